@@ -1,0 +1,1 @@
+"""What observations mean: pure functions over recorded launches. Imports neither torch nor Hydra."""

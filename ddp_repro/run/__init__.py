@@ -1,0 +1,1 @@
+"""Makes a launch: identity, seeds, determinism, world, data, training and the launcher."""

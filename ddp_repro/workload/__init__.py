@@ -1,0 +1,1 @@
+"""What is trained: built-in models on real data, or a user's own factory."""
