@@ -1,0 +1,99 @@
+"""Where each file of a run lies: the only place that knows their names."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchFolder:
+    """The files of one launch; every rank writes only those that carry its number."""
+
+    path: Path
+
+    @property
+    def index(self) -> int:
+        """Number of the launch within its run, from 0."""
+        return int(self.path.name.removeprefix("launch-"))
+
+    @property
+    def record(self) -> Path:
+        """How the launch ended, written by the driver."""
+        return self.path / "launch.json"
+
+    def trace(self, rank: int) -> Path:
+        """Return the observations of ``rank``."""
+        return self.path / f"rank-{rank}.arrows"
+
+    def log(self, rank: int) -> Path:
+        """Return the log of ``rank``."""
+        return self.path / f"rank-{rank}.log"
+
+    def rank_identity(self, rank: int) -> Path:
+        """Return the identity that ``rank`` found itself to have."""
+        return self.path / f"rank-{rank}.identity.json"
+
+    def final(self, rank: int) -> Path:
+        """Return what ``rank`` ended with."""
+        return self.path / f"rank-{rank}.final.json"
+
+    def ranks(self) -> list[int]:
+        """Return the ranks that left a trace or an identity here, in order."""
+        found = {_number(file.name, "rank-") for file in _entries(self.path) if _is_of_rank(file.name)}
+        return sorted(rank for rank in found if rank is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class RunFolder:
+    """The files of one run."""
+
+    path: Path
+
+    @property
+    def config(self) -> Path:
+        """The resolved configuration, one for all ranks."""
+        return self.path / "config.yaml"
+
+    @property
+    def run(self) -> Path:
+        """What was run: the command, its launches, when."""
+        return self.path / "run.json"
+
+    @property
+    def verdict(self) -> Path:
+        """The verdict and everything that the report printed."""
+        return self.path / "verdict.json"
+
+    @property
+    def identity(self) -> Path:
+        """The identity that all launches of the run are held to."""
+        return self.path / "identity.json"
+
+    def launch(self, index: int) -> LaunchFolder:
+        """Return the folder of launch ``index`` (from 0)."""
+        return LaunchFolder(self.path / f"launch-{index}")
+
+    def launches(self) -> list[LaunchFolder]:
+        """Return the launches that are there, in order."""
+        numbers = (_number(entry.name, "launch-", exact=True) for entry in _entries(self.path) if entry.is_dir())
+        return [self.launch(number) for number in sorted(number for number in numbers if number is not None)]
+
+    def files(self) -> list[Path]:
+        """Return the files of the run that exist outside its launches."""
+        return [file for file in (self.config, self.run, self.verdict, self.identity) if file.exists()]
+
+
+def _entries(folder: Path) -> list[Path]:
+    return list(folder.iterdir()) if folder.is_dir() else []
+
+
+def _is_of_rank(name: str) -> bool:
+    return name.endswith((".arrows", ".identity.json"))
+
+
+def _number(name: str, prefix: str, *, exact: bool = False) -> int | None:
+    """Return the number that follows ``prefix``; with ``exact``, only where nothing else does."""
+    if not name.startswith(prefix):
+        return None
+    digits = name.removeprefix(prefix)
+    digits = digits if exact else digits.partition(".")[0]
+    return int(digits) if digits.isascii() and digits.isdecimal() and str(int(digits)) == digits else None

@@ -1,0 +1,231 @@
+"""Reads a trace: what is whole in it, and one sentence about what is not."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import xxhash
+from pyarrow import ipc
+
+from ddp_repro.errors import ReproError
+from ddp_repro.trace.schema import CLOSING_PHASE, SCHEMA_VERSION, TraceMeta, meta_of, schema_version
+from ddp_repro.trace.seal import Intact, intact_prefix
+
+_DECODED_COLUMNS: Final = [0, 2, 3, 4, 5, 6]  # all but seq, which counts the rows
+_ROWS_AT_ONCE: Final = 1 << 15  # many small batches are joined before they are copied
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One row of a trace; ``digest`` has 16 bytes."""
+
+    step: int
+    seq: int
+    phase: str
+    name: str
+    spec: str
+    digest: bytes
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trace:
+    """The observations of one rank, as columns of n rows in execution order, without the closing row.
+
+    ``phase``, ``name`` and ``spec`` are codes into ``phases``, ``names`` and ``specs``, which hold the labels in order
+    of first appearance. ``value`` is NaN where ``valid`` is false. ``end`` is the reason on the closing row (``None``:
+    there is none), ``damage`` one sentence on why the trace is not whole (``None``: it is).
+    """
+
+    meta: TraceMeta
+    step: npt.NDArray[np.int32]
+    seq: npt.NDArray[np.int64]
+    phase: npt.NDArray[np.int32]
+    name: npt.NDArray[np.int32]
+    spec: npt.NDArray[np.int32]
+    digest: npt.NDArray[np.uint64]
+    value: npt.NDArray[np.float64]
+    valid: npt.NDArray[np.bool_]
+    phases: list[str]
+    names: list[str]
+    specs: list[str]
+    end: str | None
+    damage: str | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether every observation that the rank made is here."""
+        return self.damage is None
+
+    @property
+    def content(self) -> str:
+        """A digest over all rows and nothing else: equal exactly where the observations are equal."""
+        running = xxhash.xxh3_128()
+        for column in (self.step, self.phase, self.name, self.spec, self.digest, self.value, self.valid):
+            running.update(np.ascontiguousarray(column).view(np.uint8).data)
+        for labels in (self.phases, self.names, self.specs):
+            running.update(repr(labels).encode())
+        return running.hexdigest()
+
+    def __len__(self) -> int:
+        """Return the number of observations."""
+        return len(self.step)
+
+    def observation(self, row: int) -> Observation:
+        """Return row ``row`` with its labels."""
+        return Observation(
+            step=int(self.step[row]),
+            seq=int(self.seq[row]),
+            phase=self.phases[self.phase[row]],
+            name=self.names[self.name[row]],
+            spec=self.specs[self.spec[row]],
+            digest=self.digest[row].tobytes(),
+            value=float(self.value[row]) if self.valid[row] else None,
+        )
+
+    def rows_of(self, step: int) -> npt.NDArray[np.int64]:
+        """Return the rows of optimizer step ``step``, in execution order."""
+        return np.flatnonzero(self.step == step)
+
+
+def read_trace(path: Path) -> Trace:
+    """Read the trace at ``path``; a damaged or cut one gives what is intact before the damage, and ``damage``.
+
+    Raises ``ReproError`` for a file that is missing, is no trace (or not even its beginning is intact), or was
+    written by a newer version. The file is checked against its seals before anything in it is decoded.
+    """
+    data = _mapped(path)
+    intact = intact_prefix(data)
+    stream = data.slice(0, intact.size)
+    meta = _meta(path, stream, intact)
+    try:
+        trace = _decode(stream, intact.rows, meta)
+    except (pa.ArrowException, ValueError, IndexError, MemoryError) as error:
+        raise ReproError(f"{path} is sealed, and still does not decode: {error}", hint="record it again") from error
+    trace = _without_closing_row(trace)
+    return replace(trace, damage=_damage(trace, intact, data.size))
+
+
+def _mapped(path: Path) -> pa.Buffer:
+    try:
+        with pa.memory_map(str(path)) as file:
+            return file.read_buffer()
+    except OSError as error:
+        reason = "there is no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error))
+        raise ReproError(f"cannot read the trace {path}: {reason}", hint="check the folder that was named") from error
+
+
+def _meta(path: Path, stream: pa.Buffer, intact: Intact) -> TraceMeta:
+    no_trace = ReproError(
+        f"{path} is no trace of ddp_repro, or its very beginning is damaged", hint="record this launch again"
+    )
+    if intact.size == 0:
+        raise no_trace
+    try:
+        metadata = ipc.open_stream(stream).schema.metadata or {}
+        version = schema_version(metadata)
+        if version <= SCHEMA_VERSION:
+            return meta_of(metadata)
+    except (pa.ArrowException, KeyError, ValueError) as error:
+        raise no_trace from error
+    raise ReproError(
+        f"{path} was written by a newer version of ddp_repro: schema {version}, this one reads up to {SCHEMA_VERSION}",
+        hint="update ddp_repro where you read it",
+    )
+
+
+def _decode(stream: pa.Buffer, rows: int, meta: TraceMeta) -> Trace:
+    trace = Trace(
+        meta=meta,
+        step=np.empty(rows, np.int32),
+        seq=np.arange(rows, dtype=np.int64),
+        phase=np.empty(rows, np.int32),
+        name=np.empty(rows, np.int32),
+        spec=np.empty(rows, np.int32),
+        digest=np.empty((rows, 2), np.uint64),
+        value=np.empty(rows, np.float64),
+        valid=np.empty(rows, np.bool_),
+        phases=[],
+        names=[],
+        specs=[],
+        end=None,
+        damage=None,
+    )
+    at = 0
+    for table in _tables(stream):
+        _fill(trace, slice(at, at + table.num_rows), table)
+        at += table.num_rows
+    if at != rows:
+        raise ValueError(f"{at} rows where {rows} were sealed")
+    return trace
+
+
+def _tables(stream: pa.Buffer) -> Iterator[pa.Table]:
+    """Yield the batches of ``stream``, joined to tables of about ``_ROWS_AT_ONCE`` rows."""
+    options = ipc.IpcReadOptions(use_threads=False, included_fields=_DECODED_COLUMNS)
+    gathered: list[pa.RecordBatch] = []
+    rows = 0
+    for batch in ipc.open_stream(stream, options=options):
+        gathered.append(batch)
+        rows += batch.num_rows
+        if rows >= _ROWS_AT_ONCE:
+            yield pa.Table.from_batches(gathered)
+            gathered, rows = [], 0
+    if gathered:
+        yield pa.Table.from_batches(gathered)
+
+
+def _fill(trace: Trace, rows: slice, table: pa.Table) -> None:
+    trace.step[rows] = table.column("step").to_numpy()
+    digests = table.column("digest").combine_chunks()
+    first = digests.offset * 2
+    trace.digest[rows] = np.frombuffer(digests.buffers()[1], np.uint64)[first : first + 2 * len(digests)].reshape(-1, 2)
+    value = table.column("value")
+    if value.null_count == len(value):
+        trace.value[rows], trace.valid[rows] = np.nan, False
+    else:
+        trace.value[rows] = value.to_numpy()
+        trace.valid[rows] = value.is_valid().to_numpy()
+    _fill_labels(trace.phase[rows], trace.phases, table.column("phase"))
+    _fill_labels(trace.name[rows], trace.names, table.column("name"))
+    _fill_labels(trace.spec[rows], trace.specs, table.column("spec"))
+
+
+def _fill_labels(codes: npt.NDArray[np.int32], labels: list[str], column: pa.ChunkedArray) -> None:
+    """Copy the codes of ``column``; add to ``labels`` what its dictionary has more (it only ever grows)."""
+    np.concatenate([chunk.indices.to_numpy() for chunk in column.chunks], out=codes)
+    dictionary = column.chunks[-1].dictionary
+    labels.extend(dictionary.slice(len(labels)).to_pylist())
+    if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(labels):
+        raise IndexError("a label code outside its dictionary")
+
+
+def _without_closing_row(trace: Trace) -> Trace:
+    """Take off the closing row, and the labels that only it used."""
+    rows = len(trace)
+    end = None
+    if rows and trace.phases[trace.phase[-1]] == CLOSING_PHASE and trace.value[-1] == rows - 1:
+        end = trace.names[trace.name[-1]]
+        rows -= 1
+    columns = {
+        column: getattr(trace, column)[:rows]
+        for column in ("step", "seq", "phase", "name", "spec", "digest", "value", "valid")
+    }
+    labels = {
+        f"{column}s": getattr(trace, f"{column}s")[: columns[column].max(initial=-1) + 1]
+        for column in ("phase", "name", "spec")
+    }
+    return replace(trace, **columns, **labels, end=end)
+
+
+def _damage(trace: Trace, intact: Intact, size: int) -> str | None:
+    if trace.end is not None and intact.ended:
+        return None
+    whole = f"{len(trace):,} observations are whole" + (f" (up to step {trace.step[-1]})" if len(trace) else "")
+    if intact.torn:
+        return f"the trace is damaged or cut short at byte {intact.size:,} of {size:,}; {whole}"
+    return f"the trace is cut: its rank stopped before it closed it; {whole}"
