@@ -40,7 +40,9 @@ def read_json(path: Path) -> dict[str, Any]:
     except OSError as error:
         raise ReproError(f"cannot read {path}: {error.strerror}", hint="check its permissions") from error
     except (ValueError, RecursionError) as error:
-        raise ReproError(f"{path} is not JSON: {_brief(error)}", hint="it was damaged or cut: record it again") from error
+        raise ReproError(
+            f"{path} is not JSON: {_brief(error)}", hint="it was damaged or cut: record it again"
+        ) from error
     if not isinstance(content, dict):
         raise ReproError(f"{path} holds no JSON object", hint="it was damaged: record it again")
     return content

@@ -1,0 +1,201 @@
+"""One recorded launch: how it ended, and everything its ranks wrote."""
+
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from ddp_repro.errors import ReproError
+from ddp_repro.trace.document import read_json, write_json
+from ddp_repro.trace.layout import LaunchFolder
+from ddp_repro.trace.reader import Trace, read_trace
+
+LAUNCH_SCHEMA: Final = 1
+IDENTITY_SCHEMA: Final = 1
+OUTCOMES: Final = ("finished", "failed", "hung", "interrupted", "stopped")
+_RANKS_NAMED: Final = 8
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankExit:
+    """How one rank ended; ``last_step`` is the last optimizer step that it completed, ``None`` where unknown."""
+
+    rank: int
+    exit_code: int | None
+    last_step: int | None
+    note: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LaunchRecord:
+    """``launch.json``: how a launch ended.
+
+    ``outcome`` is one of ``OUTCOMES``, ``reason`` one sentence on it (empty when finished), ``seconds`` wall time.
+    """
+
+    schema: int = LAUNCH_SCHEMA
+    launch: int
+    world_size: int
+    outcome: str
+    reason: str
+    ranks: list[RankExit]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Launch:
+    """A launch as it was recorded.
+
+    ``traces`` and ``identities`` are by rank. ``problems`` holds one sentence for each thing because of which it must
+    not be judged: what is missing, cut, damaged or newer, and an outcome that is not "finished".
+    """
+
+    index: int
+    path: Path
+    record: LaunchRecord | None
+    traces: dict[int, Trace]
+    identities: dict[int, dict[str, Any]]
+    problems: list[str]
+
+
+def write_launch_record(folder: LaunchFolder, record: LaunchRecord) -> None:
+    """Write ``launch.json``; raises ``ReproError`` when it cannot be written."""
+    write_json(folder.record, asdict(record))
+
+
+def read_launch_record(path: Path) -> LaunchRecord:
+    """Read ``launch.json``; raises ``ReproError`` when it is missing, newer, or no launch record."""
+    content = read_json(path)
+    _refuse_newer(path, content, LAUNCH_SCHEMA)
+    try:
+        record = _record(content)
+    except (TypeError, ValueError, KeyError, AttributeError) as error:
+        raise ReproError(f"{path} is no launch record: {error!r}", hint="record this launch again") from error
+    if record.outcome not in OUTCOMES or record.world_size < 1:
+        raise ReproError(f"{path} is no launch record: its outcome or world size cannot be", hint="record it again")
+    return record
+
+
+def load_launch(folder: LaunchFolder) -> Launch:
+    """Read everything that ``folder`` holds. Never raises on what is missing or damaged: ``problems`` names it."""
+    problems: list[str] = []
+    record = None
+    try:
+        record = read_launch_record(folder.record)
+    except ReproError as error:
+        problems.append(f"how launch {folder.index} ended is unknown: {error}")
+    if record is not None and record.outcome != "finished":
+        problems.append(f"launch {folder.index} {_told(record)}")
+    ranks = _ranks(folder, record, problems)
+    launch = Launch(
+        index=folder.index,
+        path=folder.path,
+        record=record,
+        traces=_load_traces(folder, ranks, problems),
+        identities=_load_identities(folder, ranks, problems),
+        problems=problems,
+    )
+    problems.extend(_mismatches(launch))
+    return launch
+
+
+def _record(content: dict[str, Any]) -> LaunchRecord:
+    ranks = [
+        RankExit(
+            rank=int(entry["rank"]),
+            exit_code=_optional_int(entry["exit_code"]),
+            last_step=_optional_int(entry["last_step"]),
+            note=str(entry["note"]),
+        )
+        for entry in content["ranks"]
+    ]
+    return LaunchRecord(
+        schema=int(content["schema"]),
+        launch=int(content["launch"]),
+        world_size=int(content["world_size"]),
+        outcome=str(content["outcome"]),
+        reason=str(content["reason"]),
+        ranks=ranks,
+        seconds=float(content["seconds"]),
+    )
+
+
+def _optional_int(value: Any) -> int | None:
+    return None if value is None else int(value)
+
+
+def _refuse_newer(path: Path, content: dict[str, Any], known: int) -> None:
+    schema = content.get("schema")
+    if not isinstance(schema, int):
+        raise ReproError(f"{path} states no schema version: it was damaged", hint="record this launch again")
+    if schema > known:
+        raise ReproError(
+            f"{path} was written by a newer version of ddp_repro: schema {schema}, this one reads up to {known}",
+            hint="update ddp_repro where you read it",
+        )
+
+
+def _ranks(folder: LaunchFolder, record: LaunchRecord | None, problems: list[str]) -> list[int]:
+    """Return the ranks that left something and belong to the launch; report those that left nothing or do not."""
+    found = folder.ranks()
+    if record is None:
+        return found
+    missing = [rank for rank in range(record.world_size) if rank not in found]
+    foreign = [rank for rank in found if rank >= record.world_size]
+    if missing:
+        problems.append(f"launch {folder.index}: {_named(missing)} left neither a trace nor an identity")
+    if foreign:
+        problems.append(f"launch {folder.index} had {record.world_size} ranks, but {_named(foreign)} left files there")
+    return [rank for rank in found if rank not in foreign]
+
+
+def _named(ranks: list[int]) -> str:
+    numbers = ", ".join(str(rank) for rank in ranks[:_RANKS_NAMED]) + (", …" if len(ranks) > _RANKS_NAMED else "")
+    return f"rank {numbers}" if len(ranks) == 1 else f"ranks {numbers}"
+
+
+def _load_traces(folder: LaunchFolder, ranks: list[int], problems: list[str]) -> dict[int, Trace]:
+    traces = {}
+    for rank in ranks:
+        try:
+            traces[rank] = read_trace(folder.trace(rank))
+        except ReproError as error:
+            problems.append(f"launch {folder.index}, rank {rank}: {error}")
+            continue
+        if (damage := traces[rank].damage) is not None:
+            problems.append(f"launch {folder.index}, rank {rank}: {damage}")
+    return traces
+
+
+def _load_identities(folder: LaunchFolder, ranks: list[int], problems: list[str]) -> dict[int, dict[str, Any]]:
+    identities = {}
+    for rank in ranks:
+        path = folder.rank_identity(rank)
+        try:
+            identity = read_json(path)
+            _refuse_newer(path, identity, IDENTITY_SCHEMA)
+        except ReproError as error:
+            problems.append(f"launch {folder.index}, rank {rank}: {error}")
+            continue
+        identities[rank] = identity
+    return identities
+
+
+def _mismatches(launch: Launch) -> Iterator[str]:
+    """Yield what files of one launch say of each other and of their place that does not fit together."""
+    if launch.record is not None and launch.record.launch != launch.index:
+        yield f"launch {launch.index} holds the record of launch {launch.record.launch}: files were moved or damaged"
+    for rank, trace in launch.traces.items():
+        where = f"launch {launch.index}, rank {rank}"
+        if (trace.meta.launch, trace.meta.rank) != (launch.index, rank):
+            yield f"{where}: its trace is of launch {trace.meta.launch}, rank {trace.meta.rank}: files were moved"
+        if launch.record is not None and trace.meta.world_size != launch.record.world_size:
+            yield f"{where}: its trace is of a world of {trace.meta.world_size}, not of {launch.record.world_size}"
+        identity = launch.identities.get(rank)
+        if identity is not None and identity.get("digest") != trace.meta.identity:
+            yield f"{where}: its identity is not the one its trace was recorded under"
+
+
+def _told(record: LaunchRecord) -> str:
+    told = {"hung": "hung", "failed": "failed", "interrupted": "was interrupted", "stopped": "was stopped early"}
+    return told[record.outcome] + (f": {record.reason}" if record.reason else "")
