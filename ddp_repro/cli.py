@@ -1,0 +1,109 @@
+"""The only place that knows Hydra: composes a command's configuration, maps every ending to an exit code."""
+
+import importlib
+import os
+import sys
+import traceback
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import hydra
+from hydra.core.config_store import ConfigStore
+from hydra.core.hydra_config import HydraConfig
+from omegaconf import DictConfig, OmegaConf
+
+from ddp_repro.conf_dir import CONF_DIR
+from ddp_repro.errors import ExitCode, ReproError, Verdict
+from ddp_repro.report.terminal import print_error, print_verdict
+from ddp_repro.run.driver import Invocation, Interrupted, catch_signals, refuse_several_drivers
+
+COMMANDS = ("check", "record", "compare")
+CUSTOM_TARGET = "workload._target_="
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Command:
+    """A command's name, the dataclass of its configuration, and what it does; the function returns an exit code."""
+
+    name: str
+    schema: type[Any]
+    run: Callable[[Any, Invocation], ExitCode]
+
+
+def run_command(command: Command) -> None:
+    """Run ``command`` on ``sys.argv`` and exit with 0, 1 or 2 and nothing else."""
+    sys.exit(int(_guarded(command)))
+
+
+def main() -> None:
+    """Entry point of the console script: ``ddp-repro <command> key=value …``."""
+    name = sys.argv[1] if len(sys.argv) > 1 else ""
+    if name not in COMMANDS:
+        print_error(ReproError(f"usage: ddp-repro {{{'|'.join(COMMANDS)}}} key=value …"))
+        sys.exit(int(ExitCode.REPRODUCIBLE if name in ("-h", "--help") else ExitCode.NOT_JUDGED))
+    del sys.argv[1]
+    importlib.import_module(f"ddp_repro.{name}").main()
+
+
+def _guarded(command: Command) -> ExitCode:
+    try:
+        refuse_several_drivers(os.environ)
+        catch_signals(os.environ)
+        return _compose_and_run(command)
+    except ReproError as error:
+        print_error(error)
+    except Interrupted as stop:
+        print_error(ReproError(f"interrupted by {stop.signal_name}; every process of the run was ended."))
+    except Exception:  # noqa: BLE001  a crash must end with 2: 1 is kept for a difference that was found
+        traceback.print_exc()
+    print_verdict(Verdict.NOT_JUDGED)
+    return ExitCode.NOT_JUDGED
+
+
+def _compose_and_run(command: Command) -> ExitCode:
+    codes: list[ExitCode] = []
+    failures: list[BaseException] = []
+    typed = sys.argv[1:]
+
+    def task(config: DictConfig) -> None:
+        try:
+            settings = OmegaConf.to_object(config)
+            codes.append(command.run(settings, Invocation(command=command.name, overrides=tuple(typed))))
+        except BaseException as error:  # noqa: BLE001  handed on unchanged below: Hydra would print and exit with 1
+            failures.append(error)
+
+    ConfigStore.instance().store(name=f"{command.name}_schema", node=command.schema)
+    sys.argv[1:] = own_workload(typed)
+    try:
+        hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=command.name)(task)()
+    except SystemExit as stop:
+        if stop.code not in (0, None):
+            raise ReproError("the configuration could not be composed (see above).", hint=_cfg_hint(command)) from None
+    if failures:
+        raise failures[0]
+    return worst(codes)
+
+
+def worst(codes: list[ExitCode]) -> ExitCode:
+    """Return the code of several runs: a difference found outweighs a run not judged; none (``--cfg``) is 0."""
+    order = (ExitCode.DIVERGED, ExitCode.NOT_JUDGED)
+    return next((code for code in order if code in codes), ExitCode.REPRODUCIBLE)
+
+
+def own_workload(arguments: list[str]) -> list[str]:
+    """Return the arguments with ``workload._target_=…`` meaning a workload that has none of the defaults' keys."""
+    custom = any(argument.startswith(CUSTOM_TARGET) for argument in arguments)
+    if not custom or any(argument.startswith("workload=") for argument in arguments):
+        return arguments
+    opened = [f"++{argument}" if argument.startswith("workload.") else argument for argument in arguments]
+    return ["workload=custom", *opened]
+
+
+def _cfg_hint(command: Command) -> str:
+    return f"python -m ddp_repro.{command.name} --cfg job shows every key and its value."
+
+
+def multirun() -> bool:
+    """Return whether Hydra runs a sweep."""
+    return HydraConfig.initialized() and str(HydraConfig.get().mode).endswith("MULTIRUN")

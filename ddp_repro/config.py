@@ -1,0 +1,205 @@
+"""The schema of every command's configuration; Hydra fills it, ranks read it back from ``config.yaml``."""
+
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+from typing import Any
+
+from omegaconf import OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from ddp_repro.errors import ReproError
+
+LEVELS = ("same-stack",)
+
+
+class Reseed(Enum):
+    """From what a sample's augmentation is drawn: its own index, or its loader worker's stream."""
+
+    sample = "sample"
+    worker = "worker"
+
+
+class Precision(Enum):
+    """Arithmetic of forward and loss: float32, or bfloat16 autocast."""
+
+    fp32 = "fp32"
+    bf16 = "bf16"
+
+
+class Backend(Enum):
+    """The process group's backend; ``auto`` is NCCL where every local rank has a GPU, else gloo."""
+
+    auto = "auto"
+    gloo = "gloo"
+    nccl = "nccl"
+
+
+class CaptureLevel(Enum):
+    """How much of a launch is observed."""
+
+    step = "step"
+    off = "off"
+
+
+@dataclass(kw_only=True)
+class CaptureConfig:
+    """What is observed of each launch."""
+
+    level: CaptureLevel = CaptureLevel.step
+
+
+@dataclass(kw_only=True)
+class DataConfig:
+    """How samples reach a rank; ``num_workers`` counts DataLoader workers a rank."""
+
+    num_workers: int = 0
+    persistent_workers: bool = False
+    reseed: Reseed = Reseed.sample
+
+
+@dataclass(kw_only=True)
+class TrainConfig:
+    """The training loop; ``max_steps`` counts optimizer steps and ends the run in mid-epoch."""
+
+    epochs: int = 2
+    max_steps: int | None = None
+    accumulate: int = 1
+    precision: Precision = Precision.fp32
+    evaluate: bool = True
+
+
+@dataclass(kw_only=True)
+class DdpConfig:
+    """Options of DistributedDataParallel, with its own defaults; ``bucket_cap_mb`` is in MiB."""
+
+    bucket_cap_mb: float | None = None
+    broadcast_buffers: bool = True
+    find_unused_parameters: bool = False
+    gradient_as_bucket_view: bool = False
+    static_graph: bool = False
+
+
+@dataclass(kw_only=True)
+class LauncherConfig:
+    """How worlds are started and watched; times in seconds."""
+
+    backend: Backend = Backend.auto
+    timeout_s: float = 600.0
+    grace_s: float = 5.0
+    env: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(kw_only=True)
+class OutputConfig:
+    """Where a run is written: ``dir`` names a folder, else ``root`` gets the next free number."""
+
+    root: str = "runs"
+    dir: str | None = None
+    overwrite: bool = False
+    progress: bool = True
+
+
+@dataclass(kw_only=True)
+class CompareRules:
+    """Identity fields (dotted) that may differ between compared launches."""
+
+    allow: list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class RecordConfig:
+    """One launch: what `record` makes and every rank reads."""
+
+    nproc: int = 4
+    seed: int = 0
+    threads: int | None = 1
+    level: str = "same-stack"
+    workload: dict[str, Any] = field(default_factory=dict)
+    determinism: dict[str, Any] = field(default_factory=dict)
+    capture: CaptureConfig = field(default_factory=CaptureConfig)
+    data: DataConfig = field(default_factory=DataConfig)
+    train: TrainConfig = field(default_factory=TrainConfig)
+    ddp: DdpConfig = field(default_factory=DdpConfig)
+    launcher: LauncherConfig = field(default_factory=LauncherConfig)
+    output: OutputConfig = field(default_factory=OutputConfig)
+
+
+@dataclass(kw_only=True)
+class CheckConfig(RecordConfig):
+    """Repeated launches of the same thing, and the rules by which they are judged."""
+
+    launches: int = 2
+    compare: CompareRules = field(default_factory=CompareRules)
+
+
+@dataclass(kw_only=True)
+class CompareConfig:
+    """Recorded runs to judge against each other."""
+
+    runs: list[str] = field(default_factory=list)
+    level: str = "same-stack"
+    compare: CompareRules = field(default_factory=CompareRules)
+    output: OutputConfig = field(default_factory=OutputConfig)
+
+
+OPERATIONAL = ("output", "launches", "compare", "launcher.timeout_s", "launcher.grace_s")
+
+
+def validate_launch(config: RecordConfig) -> None:
+    """Check what types alone do not; raise ReproError naming the key and what it takes."""
+    counts = {"nproc": config.nproc, "train.epochs": config.train.epochs, "train.accumulate": config.train.accumulate}
+    optional = {"threads": config.threads, "train.max_steps": config.train.max_steps}
+    counts |= {key: value for key, value in optional.items() if value is not None}
+    for key, value in counts.items():
+        if value < 1:
+            raise ReproError(f"{key}={value} is not possible.", hint=f"Set {key} to 1 or more.")
+    if config.data.num_workers < 0:
+        raise ReproError(f"data.num_workers={config.data.num_workers} is not possible.", hint="Use 0 or more workers.")
+    if not 0 <= config.seed < 2**63:
+        raise ReproError(f"seed={config.seed} is not possible.", hint="Use a seed from 0 to 2**63 - 1.")
+    if config.launcher.timeout_s <= 0 or config.launcher.grace_s < 0:
+        raise ReproError("launcher.timeout_s must be above 0 and launcher.grace_s at least 0 (seconds).")
+    if config.data.persistent_workers and config.data.num_workers == 0:
+        raise ReproError("data.persistent_workers=true needs workers.", hint="Set data.num_workers to 1 or more.")
+    validate_level(config.level)
+
+
+def validate_level(level: str) -> None:
+    """Raise ReproError for a level of reproducibility that this version cannot judge."""
+    if level not in LEVELS:
+        raise ReproError(f"level={level} cannot be judged by this version.", hint=f"Use one of: {', '.join(LEVELS)}.")
+
+
+def semantic(config: RecordConfig) -> dict[str, Any]:
+    """Return the part of the configuration that can move bits, as plain JSON types (enum members by name)."""
+    plain = OmegaConf.to_container(OmegaConf.structured(config), enum_to_str=True)
+    assert isinstance(plain, dict)
+    for dotted in OPERATIONAL:
+        *parents, key = dotted.split(".")
+        node = plain
+        for parent in parents:
+            node = node[parent]
+        node.pop(key, None)
+    return {str(key): value for key, value in plain.items()}
+
+
+def save_config(config: RecordConfig | CompareConfig, path: Path) -> None:
+    """Write the resolved configuration as YAML."""
+    path.write_text(OmegaConf.to_yaml(OmegaConf.structured(config)))
+
+
+def load_record_config(path: Path) -> RecordConfig:
+    """Read what a rank needs from the run's ``config.yaml``.
+
+    Raises ReproError where the file is missing or is not such a configuration.
+    """
+    try:
+        loaded = OmegaConf.to_container(OmegaConf.load(path))
+        assert isinstance(loaded, dict)
+        known = {key: value for key, value in loaded.items() if key in RecordConfig.__dataclass_fields__}
+        config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(RecordConfig), known))
+    except (OSError, OmegaConfBaseException) as error:
+        raise ReproError(f"{path} is not a run's configuration: {error}") from error
+    assert isinstance(config, RecordConfig)
+    return config

@@ -1,0 +1,78 @@
+"""The driver's own place in the world: how it was invoked, what ends it, and that there is only one a node."""
+
+import ctypes
+import shlex
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import FrameType
+
+from ddp_repro.errors import ReproError
+
+PR_SET_PDEATHSIG = 1  # linux/prctl.h
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Invocation:
+    """How a person called a command: its name and the overrides as typed."""
+
+    command: str
+    overrides: tuple[str, ...]
+
+    @property
+    def text(self) -> str:
+        """Return the command line that calls it again."""
+        return self.with_overrides()
+
+    def with_overrides(self, *more: str) -> str:
+        """Return the command line with further overrides, which win over earlier ones of the same key."""
+        return f"torchrun -m ddp_repro.{self.command} {shlex.join((*self.overrides, *more))}".rstrip()
+
+
+class Interrupted(BaseException):
+    """The driver was told to stop; a BaseException, so that nothing takes it for a failure and goes on."""
+
+    def __init__(self, signum: int) -> None:
+        super().__init__(signum)
+        self.signal_name = signal.Signals(signum).name
+
+
+def catch_signals(environ: Mapping[str, str]) -> None:
+    """Turn SIGINT, SIGTERM and SIGHUP into `Interrupted`, once: later ones must not disturb the cleaning up.
+
+    Under torchrun the driver also ends when its agent was killed without a chance to say so.
+    """
+
+    def stop(signum: int, _frame: FrameType | None) -> None:
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            signal.signal(number, signal.SIG_IGN)
+        raise Interrupted(signum)
+
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, stop)
+    if "TORCHELASTIC_RUN_ID" in environ:
+        end_with_parent(signal.SIGTERM)
+
+
+def end_with_parent(signum: int) -> None:
+    """Have the kernel send ``signum`` to this process when its parent dies (Linux; elsewhere nothing happens)."""
+    if sys.platform == "linux":
+        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum, 0, 0, 0)
+
+
+def refuse_several_drivers(environ: Mapping[str, str]) -> None:
+    """Raise ReproError where torchrun started several drivers on this node, or several nodes.
+
+    Of several processes only the first speaks; the others end silently with the same code.
+    """
+    if int(environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
+        if environ.get("LOCAL_RANK", "0") != "0":
+            sys.exit(2)
+        raise ReproError(
+            f"torchrun started {environ['LOCAL_WORLD_SIZE']} drivers on this node; one is needed.",
+            hint="Call torchrun without --nproc-per-node and set the world size by nproc: "
+            f"torchrun -m ddp_repro.check nproc={environ['LOCAL_WORLD_SIZE']}",
+        )
+    if int(environ.get("GROUP_WORLD_SIZE", "1")) > 1:
+        raise ReproError("worlds over several nodes cannot be checked by this version.", hint="Use torchrun --nnodes 1.")

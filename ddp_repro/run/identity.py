@@ -1,0 +1,148 @@
+"""What a launch is: everything outside the code that can move bits, as one rank sees it."""
+
+import hashlib
+import importlib.metadata
+import json
+import os
+import platform
+import socket
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+import torch.distributed as dist
+
+from ddp_repro.config import RecordConfig, semantic
+from ddp_repro.run.environment import numeric_environment
+from ddp_repro.run.provenance import code_provenance
+
+SCHEMA_VERSION = 1
+COMPARED = ("experiment", "software", "hardware", "environment")
+# Distributions that compute; the one place that lists them.
+COMPUTING = (
+    "accelerate", "apex", "bitsandbytes", "deepspeed", "flash-attn", "jax", "jaxlib", "lightning", "numba", "numpy",
+    "pandas", "pillow", "pytorch-lightning", "scikit-learn", "scipy", "tokenizers", "torchao", "torchaudio", "torchvision",
+    "transformer-engine", "transformers", "triton", "xformers",
+)  # fmt: skip
+
+
+def rank_identity(config: RecordConfig, data: Mapping[str, Any], in_force: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the identity of this launch as this rank sees it, with its digest.
+
+    ``data`` identifies the data set (name, length, digest, split); ``in_force`` is what the determinism profile was
+    read back as. Needs the process group. The digest is SHA-256 over canonical JSON of the compared groups.
+    """
+    groups = {
+        "experiment": _experiment(config, data, in_force),
+        "software": _software(),
+        "hardware": _hardware(),
+        "environment": _environment(),
+    }
+    provenance = {**code_provenance(config), **_place()} if dist.get_rank() == 0 else _place()
+    return {
+        "schema": SCHEMA_VERSION,
+        "rank": dist.get_rank(),
+        "digest": identity_digest(groups),
+        **groups,
+        "provenance": provenance,
+    }
+
+
+def identity_digest(groups: Mapping[str, Any]) -> str:
+    """Return the SHA-256 hex digest of the compared groups as canonical JSON (sorted keys, no white space)."""
+    text = json.dumps({key: groups[key] for key in COMPARED}, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _experiment(config: RecordConfig, data: Mapping[str, Any], in_force: Mapping[str, Any]) -> dict[str, Any]:
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
+    settings = semantic(config)
+    seed, threads = settings.pop("seed"), settings.pop("threads")
+    settings.pop("nproc")
+    return {
+        "seed": seed,
+        "threads": threads,
+        "world_size": dist.get_world_size(),
+        "ranks_per_node": local,
+        "nodes": dist.get_world_size() // local,
+        "placement": [rank // local for rank in range(dist.get_world_size())],
+        "backend": dist.get_backend(),
+        "data": dict(data),
+        "determinism_in_force": dict(in_force),
+        "config": settings,
+    }
+
+
+def _software() -> dict[str, Any]:
+    cuda = torch.version.cuda
+    return {
+        "python": platform.python_version(),
+        "implementation": platform.python_implementation(),
+        "torch": torch.__version__,
+        "torch_git": torch.version.git_version,
+        "cuda": cuda,
+        "hip": torch.version.hip,
+        "cudnn": torch.backends.cudnn.version() if cuda else None,
+        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if cuda and dist.is_nccl_available() else None,
+        "driver": _driver(),
+        "libc": " ".join(platform.libc_ver()),
+        "mkl": torch.backends.mkl.is_available(),
+        "mkldnn": torch.backends.mkldnn.is_available(),
+        "distributions": _distributions(),
+        "numpy": np.__version__,
+    }
+
+
+def _driver() -> str | None:
+    version = Path("/proc/driver/nvidia/version")
+    return version.read_text().splitlines()[0].strip() if version.is_file() else None
+
+
+def _distributions() -> dict[str, str]:
+    found = {}
+    for name in COMPUTING:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _hardware() -> dict[str, Any]:
+    gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else range(0)
+    return {
+        "machine": platform.machine(),
+        "cpu": _cpu_model(),
+        "cores": os.cpu_count(),
+        "cpu_capability": torch.backends.cpu.get_cpu_capability(),
+        "gpus": [torch.cuda.get_device_name(index) for index in gpus],
+        "compute_capability": [".".join(map(str, torch.cuda.get_device_capability(index))) for index in gpus],
+    }
+
+
+def _cpu_model() -> str:
+    cpuinfo = Path("/proc/cpuinfo")
+    if cpuinfo.is_file():
+        for line in cpuinfo.read_text().splitlines():
+            if line.lower().startswith(("model name", "cpu model", "hardware")):
+                return line.partition(":")[2].strip()
+    return platform.processor()
+
+
+def _environment() -> dict[str, Any]:
+    return {
+        "variables": {"PYTHONHASHSEED": None, **numeric_environment(os.environ)},
+        "threads": torch.get_num_threads(),
+        "interop_threads": torch.get_num_interop_threads(),
+    }
+
+
+def _place() -> dict[str, Any]:
+    return {
+        "host": socket.gethostname(),
+        "kernel": platform.release(),
+        "time": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
+    }

@@ -1,0 +1,111 @@
+"""Makes the launches of a run: the run folder, each world in turn, and a record of what was set."""
+
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from ddp_repro.config import OutputConfig, RecordConfig, save_config
+from ddp_repro.run import determinism
+from ddp_repro.run.driver import Invocation
+from ddp_repro.run.environment import rank_environment
+from ddp_repro.run.launcher import WorldPlan, run_world
+from ddp_repro.trace.document import read_json, write_json
+from ddp_repro.trace.folder import claim_run_folder, open_run_folder
+from ddp_repro.trace.launch import LaunchRecord
+from ddp_repro.trace.layout import RunFolder
+
+SCHEMA_VERSION = 1
+
+
+class Watcher(Protocol):
+    """Is told how far the launches are."""
+
+    def launch_started(self, launch: int, of: int) -> None:
+        """Launch number ``launch`` (from 0) of ``of`` was started."""
+
+    def step(self, launch: int, step: int, total: int | None) -> None:
+        """Rank 0 completed its ``step``-th optimizer step."""
+
+    def launch_finished(self, launch: int, outcome: str) -> None:
+        """The launch ended."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """A run to be made: its folder, its configuration and the number of launches."""
+
+    folder: RunFolder
+    config: RecordConfig
+    launches: int
+
+
+def place_run(output: OutputConfig) -> RunFolder:
+    """Return the run's folder, claimed for this run alone; raise ReproError where it holds another run."""
+    if output.dir is None:
+        return claim_run_folder(Path(output.root))
+    return open_run_folder(Path(output.dir), overwrite=output.overwrite)
+
+
+def make_launches(plan: Plan, invocation: Invocation, watcher: Watcher) -> list[LaunchRecord]:
+    """Make the launches one after the other, each in a fresh process tree; the first that fails is the last.
+
+    Raises ReproError for a configuration that cannot run and `Interrupted` when the driver is told to stop; what was
+    recorded before stays in the folder.
+    """
+    environ = _environment(plan.config)
+    save_config(plan.config, plan.folder.config)
+    write_json(plan.folder.run, _run_document(plan, invocation, environ))
+    records: list[LaunchRecord] = []
+    for launch in range(plan.launches):
+        watcher.launch_started(launch, plan.launches)
+        record = _make_launch(plan, launch, environ, watcher)
+        watcher.launch_finished(launch, record.outcome)
+        records.append(record)
+        if record.outcome != "finished":
+            break
+    _keep_identity(plan.folder)
+    return records
+
+
+def _make_launch(plan: Plan, launch: int, environ: Mapping[str, str], watcher: Watcher) -> LaunchRecord:
+    folder = plan.folder.launch(launch)
+    folder.path.mkdir()
+    config = plan.config
+    return run_world(
+        WorldPlan(
+            folder=folder,
+            argv=[sys.executable, "-u", "-m", "ddp_repro.run.rank", str(folder.path), str(plan.folder.config)],
+            nproc=config.nproc,
+            environ=environ,
+            timeout_s=config.launcher.timeout_s,
+            grace_s=config.launcher.grace_s,
+            on_step=lambda step: watcher.step(launch, step, config.train.max_steps),
+        )
+    )
+
+
+def _environment(config: RecordConfig) -> dict[str, str]:
+    switches = determinism.from_mapping(config.determinism)
+    fixed = determinism.environment(switches, config.threads)
+    return rank_environment(os.environ, {**fixed, **config.launcher.env})
+
+
+def _run_document(plan: Plan, invocation: Invocation, environ: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA_VERSION,
+        "command": invocation.text,
+        "level": plan.config.level,
+        "launches": plan.launches,
+        "world_size": plan.config.nproc,
+        "rank_environment": dict(sorted(environ.items())),
+    }
+
+
+def _keep_identity(folder: RunFolder) -> None:
+    """Copy rank 0's identity of the first launch to where the run's identity is looked for."""
+    source = folder.launch(0).rank_identity(0)
+    if source.is_file():
+        write_json(folder.identity, read_json(source))

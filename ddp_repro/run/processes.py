@@ -1,0 +1,85 @@
+"""Starting and ending whole process trees."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+MARK = "DDP_REPRO_WORLD"  # every process of a world carries it, whatever it was re-parented to
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RankCommand:
+    """What to start for one rank: arguments, environment and the log that takes stdout and stderr."""
+
+    argv: Sequence[str]
+    environ: Mapping[str, str]
+    log: Path
+
+
+def start(command: RankCommand, pass_fd: int) -> subprocess.Popen[bytes]:
+    """Start a rank in a session of its own, so that its loader workers end with it."""
+    with command.log.open("ab") as log:
+        return subprocess.Popen(
+            list(command.argv),
+            env=dict(command.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+            pass_fds=(pass_fd,),
+        )
+
+
+def end_world(processes: Iterable[subprocess.Popen[bytes]], mark: str) -> None:
+    """Kill every rank with its process group, then whatever else carries the world's mark, and reap the ranks."""
+    ranks = list(processes)
+    for process in ranks:
+        _kill_group(process.pid)
+    deadline = time.monotonic() + 10.0
+    while (left := marked(mark)) and time.monotonic() < deadline:
+        for other in left:
+            with contextlib.suppress(psutil.Error):
+                other.kill()
+        _reap(ranks)
+        time.sleep(0.02)
+    _reap(ranks)
+
+
+def marked(mark: str) -> list[psutil.Process]:
+    """Return the live processes of this user that carry ``mark`` in their environment."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and process.environ().get(MARK) == mark:
+                if process.status() != psutil.STATUS_ZOMBIE:
+                    found.append(process)
+    return found
+
+
+def _kill_group(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _reap(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    for process in processes:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(timeout=0.5)
+
+
+def exit_text(code: int | None) -> str:
+    """Return an exit code in words: ``exit code 3``, ``killed by SIGKILL``."""
+    if code is None:
+        return "still running"
+    if code >= 0:
+        return f"exit code {code}"
+    with contextlib.suppress(ValueError):
+        return f"killed by {signal.Signals(-code).name}"
+    return f"killed by signal {-code}"

@@ -1,0 +1,42 @@
+"""Entry point of one rank: ``python -m ddp_repro.run.rank <launch folder> <config.yaml>``, started by the launcher."""
+
+import faulthandler
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from ddp_repro.errors import ExitCode, ReproError
+from ddp_repro.run.driver import end_with_parent
+from ddp_repro.run.progress import ProgressPipe
+
+log = logging.getLogger("ddp_repro")
+TRACEBACK = 1
+
+
+def main() -> None:
+    """Run this rank, tell the driver how it went, and leave by an explicit exit code."""
+    end_with_parent(signal.SIGKILL)
+    faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    from ddp_repro.run.rank_launch import launch_rank, rank_number  # noqa: PLC0415  after the hooks above: imports torch
+
+    pipe = ProgressPipe(rank_number())
+    code = TRACEBACK
+    try:
+        launch_rank(Path(sys.argv[1]), Path(sys.argv[2]), pipe)
+        code = 0
+    except ReproError as error:
+        log.error("%s %s", error, error.hint)  # noqa: TRY400  a user's mistake is told without a traceback
+        pipe.send("error", text=str(error), hint=error.hint)
+        code = int(ExitCode.NOT_JUDGED)
+    except Exception as error:  # the traceback belongs into this rank's log, one line of it to the driver
+        log.exception("this rank failed")
+        pipe.send("error", text=f"{type(error).__name__}: {error}".splitlines()[0], hint="")
+    from ddp_repro.run.world import exit_now  # noqa: PLC0415
+
+    exit_now(code)
+
+
+if __name__ == "__main__":
+    main()

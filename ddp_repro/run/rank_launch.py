@@ -1,0 +1,113 @@
+"""What one rank does in one launch: verify, seed, build, join, identify itself, train under observation, finish."""
+
+import logging
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from ddp_repro.config import RecordConfig, load_record_config
+from ddp_repro.observe.digest import tensor_digest
+from ddp_repro.observe.recorder import Recorder
+from ddp_repro.observe.watch import watch
+from ddp_repro.run import determinism
+from ddp_repro.run.identity import rank_identity
+from ddp_repro.run.progress import ProgressPipe
+from ddp_repro.run.root_seed import seed_everything, seed_training
+from ddp_repro.run.train import prepare, train
+from ddp_repro.run.world import Place, join, leave, read_place
+from ddp_repro.trace.document import write_json
+from ddp_repro.trace.layout import LaunchFolder
+from ddp_repro.trace.schema import TraceMeta
+from ddp_repro.trace.writer import TraceWriter
+from ddp_repro.workload.definition import Workload
+from ddp_repro.workload.factory import load_workload
+
+FINAL_SCHEMA = 1
+
+log = logging.getLogger(__name__)
+
+
+def rank_number() -> int:
+    """Return this process's rank as the launcher set it."""
+    return int(os.environ["RANK"])
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rank:
+    """One rank's part of a launch."""
+
+    folder: LaunchFolder
+    config: RecordConfig
+    place: Place
+    identity: str
+    pipe: ProgressPipe
+
+
+def launch_rank(path: Path, config_path: Path, pipe: ProgressPipe) -> None:
+    """Run this rank's part of the launch in ``path``; raises ReproError for what a user can mend."""
+    folder, config = LaunchFolder(path), load_record_config(config_path)
+    in_force = _settle(config)
+    workload = _build(config)
+    place = read_place(config.launcher.backend)
+    join(place, config.launcher)
+    pipe.send("started")
+    identity = rank_identity(config, workload.data_identity, in_force)
+    write_json(folder.rank_identity(place.rank), identity)
+    _train(_Rank(folder=folder, config=config, place=place, identity=identity["digest"], pipe=pipe), workload)
+    leave()
+
+
+def _settle(config: RecordConfig) -> dict[str, Any]:
+    """Verify the environment, apply the determinism profile, and return what is in force."""
+    switches = determinism.from_mapping(config.determinism)
+    determinism.verify_environment(switches, config.threads)
+    return dict(determinism.apply(switches))
+
+
+def _build(config: RecordConfig) -> Workload:
+    """Seed the model's stream, the same on all ranks, then build the workload."""
+    seed_everything(config.seed)
+    options = {key: value for key, value in config.workload.items() if key != "_target_"}
+    return load_workload(str(config.workload["_target_"]), options)
+
+
+def _train(rank: _Rank, workload: Workload) -> None:
+    """Train under observation; the trace is closed on every way out, so that what was seen is kept."""
+    meta = TraceMeta(
+        identity=rank.identity,
+        launch=rank.folder.index,
+        rank=rank.place.rank,
+        world_size=rank.place.world_size,
+        capture=rank.config.capture.level.value,
+    )
+    writer = TraceWriter(rank.folder.trace(rank.place.rank), meta)
+    recorder = Recorder(writer, on_step=lambda step: rank.pipe.send("step", step=step))
+    reason = "failed"
+    try:
+        with watch(recorder, capture=meta.capture):
+            _train_and_tell(rank, workload)
+        reason = "finished"
+    finally:
+        writer.close(reason)
+    rank.pipe.send("observed", step=recorder.step)
+
+
+def _train_and_tell(rank: _Rank, workload: Workload) -> None:
+    session = prepare(rank.config, rank.place, workload)
+    seed_training(rank.place.shard)
+    history = train(session)
+    write_json(rank.folder.final(rank.place.rank), {**_final(session.model.module), "validation": history})
+
+
+def _final(model: nn.Module) -> dict[str, Any]:
+    """Return the digests that the model ended with, whether or not it was observed."""
+    with torch.no_grad():
+        return {
+            "schema": FINAL_SCHEMA,
+            "param": {name: tensor_digest(value).hex() for name, value in model.named_parameters()},
+            "buffer": {name: tensor_digest(value).hex() for name, value in model.named_buffers()},
+        }

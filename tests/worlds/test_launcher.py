@@ -1,0 +1,132 @@
+"""The launcher with small programs as ranks: every way in which a world can end."""
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ddp_repro.run.launcher import WorldPlan, run_world
+from ddp_repro.run.processes import MARK, marked
+from ddp_repro.trace.launch import LaunchRecord, read_launch_record
+from ddp_repro.trace.layout import LaunchFolder
+
+pytestmark = pytest.mark.worlds
+
+HEAD = """
+import os, signal, subprocess, sys, time
+from ddp_repro.run.progress import ProgressPipe
+rank = int(os.environ["RANK"])
+pipe = ProgressPipe(rank)
+pipe.send("started")
+"""
+
+
+def run(tmp_path: Path, body: str, *, timeout_s: float = 20.0, grace_s: float = 0.5) -> LaunchRecord:
+    script = tmp_path / "rank.py"
+    script.write_text(HEAD + textwrap.dedent(body))
+    folder = LaunchFolder(tmp_path / "launch-0")
+    folder.path.mkdir()
+    steps: list[int] = []
+    plan = WorldPlan(
+        folder=folder,
+        argv=[sys.executable, str(script)],
+        nproc=3,
+        environ={**os.environ, "DDP_REPRO_TEST": str(tmp_path)},
+        timeout_s=timeout_s,
+        grace_s=grace_s,
+        on_step=steps.append,
+    )
+    record = run_world(plan)
+    assert read_launch_record(folder.record) == record
+    assert not left_over(tmp_path)
+    return record
+
+
+def left_over(tmp_path: Path) -> list[int]:
+    """Return the processes of this test's worlds that still live."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.environ().get("DDP_REPRO_TEST") == str(tmp_path) and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process.pid)
+        except psutil.Error:
+            continue
+    return found
+
+
+def test_a_world_that_finishes(tmp_path: Path) -> None:
+    record = run(tmp_path, "pipe.send('step', step=1); pipe.send('step', step=2); pipe.send('observed', step=2)")
+    assert record.outcome == "finished"
+    assert record.reason == ""
+    assert [(end.rank, end.exit_code, end.last_step) for end in record.ranks] == [(0, 0, 2), (1, 0, 2), (2, 0, 2)]
+
+
+def test_a_rank_that_leaves_early_with_code_0_is_a_failure(tmp_path: Path) -> None:
+    record = run(tmp_path, "pipe.send('step', step=1)\nif rank != 1: pipe.send('observed'); time.sleep(60)")
+    assert record.outcome == "failed"
+    assert "rank 1 after 1 steps: left with exit code 0 before its training ended" in record.reason
+
+
+def test_a_killed_rank_is_named_and_the_others_are_ended(tmp_path: Path) -> None:
+    record = run(tmp_path, "pipe.send('step', step=4)\nif rank == 2: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)")
+    assert record.outcome == "failed"
+    assert "rank 2 after 4 steps: killed by SIGKILL" in record.reason
+    assert [end.exit_code for end in record.ranks] == [-9, -9, -9]
+
+
+def test_an_error_that_a_rank_told_is_the_reason(tmp_path: Path) -> None:
+    record = run(tmp_path, "time.sleep(0.1 * rank)\nif rank == 1: pipe.send('error', text='no such file.', hint='Name one.'); sys.exit(2)\ntime.sleep(60)")
+    assert record.outcome == "failed"
+    assert record.reason == "launch 0: rank 1: no such file. Name one."
+
+
+def test_a_hang_is_ended_with_the_stacks_in_the_log(tmp_path: Path) -> None:
+    body = """
+    import faulthandler
+    faulthandler.register(signal.SIGUSR1)
+    pipe.send('step', step=3)
+    def waits_for_ever(): time.sleep(600)
+    waits_for_ever()
+    """
+    began = time.monotonic()
+    record = run(tmp_path, body, timeout_s=1.5)
+    assert time.monotonic() - began < 20
+    assert record.outcome == "hung"
+    assert "completed no step for 1.5 s" in record.reason
+    assert "rank 0: 3" in record.reason
+    assert "waits_for_ever" in (tmp_path / "launch-0" / "rank-1.log").read_text()
+
+
+def test_children_in_sessions_of_their_own_are_ended_too(tmp_path: Path) -> None:
+    body = """
+    child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)
+    pipe.send('step', step=1)
+    sys.exit(3)
+    """
+    record = run(tmp_path, body)
+    assert record.outcome == "failed"
+    assert "exit code 3" in record.reason
+
+
+def test_a_hang_in_teardown_is_ended_and_said_but_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddp_repro.run.launcher.TEARDOWN_S", 0.5)
+    record = run(tmp_path, "pipe.send('observed', step=5)\nif rank == 1: time.sleep(600)")
+    assert record.outcome == "finished"
+    assert "ended by the driver" in record.ranks[1].note
+    assert record.ranks[0].note == ""
+
+
+def test_marked_finds_only_the_marked(tmp_path: Path) -> None:
+    child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"], env={**os.environ, MARK: "here"})
+    try:
+        assert [process.pid for process in marked("here")] == [child.pid]
+        assert marked("elsewhere") == []
+    finally:
+        child.send_signal(signal.SIGKILL)
+        child.wait()
