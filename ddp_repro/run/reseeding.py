@@ -114,10 +114,10 @@ def _main_streams_kept() -> Iterator[None]:
     if get_worker_info() is not None:
         yield
         return
-    python, array, tensor = random.getstate(), np.random.get_state(), torch.default_generator.get_state()  # noqa: NPY002
+    python, array, tensor = random.getstate(), np.random.get_state(), torch.default_generator.get_state()
     try:
         yield
     finally:
         random.setstate(python)
-        np.random.set_state(array)  # noqa: NPY002
+        np.random.set_state(array)
         torch.default_generator.set_state(tensor)

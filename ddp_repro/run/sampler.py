@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Sized
 from itertools import cycle, islice
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch.utils.data import DistributedSampler
@@ -22,7 +22,7 @@ class EpochIndex(int):
     epoch: int
     passed: int
 
-    def __new__(cls, index: int, epoch: int, passed: int) -> "EpochIndex":
+    def __new__(cls, index: int, epoch: int, passed: int) -> Self:
         """Make the index `index` of `epoch`, in the pass that began after `passed` others."""
         made = super().__new__(cls, index)
         made.epoch = epoch

@@ -56,7 +56,7 @@ def named_sequence(seed: int, name: str, *, shard: int = 0, epoch: int = 0) -> n
 
 
 def torch_seed(sequence: np.random.SeedSequence) -> int:
-    """Return the 64-bit seed for a torch generator. (On the CPU torch keeps its low 32 bits, on a GPU all of them.)"""
+    """Return the 64-bit seed for a torch generator; of it a CPU keeps the low 32 bits, a GPU all."""
     return int(sequence.generate_state(1, np.uint64)[0])
 
 
@@ -67,7 +67,7 @@ def seed_host(sequence: np.random.SeedSequence) -> None:
     """
     words = sequence.generate_state(10)
     random.seed(int.from_bytes(words[:4].tobytes(), "little"))
-    np.random.seed(words[4:8])  # noqa: NPY002 - the global generator is what users' data sets draw from
+    np.random.seed(words[4:8])
     torch.default_generator.manual_seed(int(words[8]) << 32 | int(words[9]))
 
 

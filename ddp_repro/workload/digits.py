@@ -114,7 +114,7 @@ class AugmentedDigits(Digits):
         padded = np.pad(self._images[index], self._shift)
         top, left = random.randint(0, 2 * self._shift), random.randint(0, 2 * self._shift)  # noqa: S311 - not secret
         image = padded[top : top + 8, left : left + 8]
-        brightness = np.random.uniform(0.8, 1.2)  # noqa: NPY002 - the global generator, as data sets use it
+        brightness = np.random.uniform(0.8, 1.2)
         noise = self._noise * torch.randn(1, 8, 8)
         return torch.from_numpy(image[None] * np.float32(brightness)) + noise, int(self._labels[index])
 
