@@ -1,5 +1,6 @@
 """Label columns (phase, name, spec) as a growing dictionary and the codes into it."""
 
+from collections.abc import Collection
 from typing import Final
 
 import pyarrow as pa
@@ -14,8 +15,9 @@ class LabelColumn:
     kept (by length) and handed out again.
     """
 
-    def __init__(self, dictionary_type: pa.DictionaryType) -> None:
+    def __init__(self, dictionary_type: pa.DictionaryType, allowed: Collection[str] | None = None) -> None:
         self._type = dictionary_type
+        self._allowed = allowed
         self._codes: dict[str, int] = {}
         self._labels = pa.array([], pa.string())
         self._recent: dict[int, tuple[list[str], pa.DictionaryArray]] = {}
@@ -37,6 +39,7 @@ class LabelColumn:
         known = len(self._codes)
         for label in labels:
             if label not in self._codes:
+                assert self._allowed is None or label in self._allowed, f"{label!r} is not among {self._allowed}"
                 self._codes[label] = len(self._codes)
         if len(self._codes) == known:
             return

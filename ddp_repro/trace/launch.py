@@ -1,6 +1,7 @@
 """One recorded launch: how it ended, and everything its ranks wrote."""
 
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -14,6 +15,7 @@ LAUNCH_SCHEMA: Final = 1
 IDENTITY_SCHEMA: Final = 1
 OUTCOMES: Final = ("finished", "failed", "hung", "interrupted", "stopped")
 _RANKS_NAMED: Final = 8
+_READERS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -126,7 +128,7 @@ def _optional_int(value: Any) -> int | None:
 
 def _refuse_newer(path: Path, content: dict[str, Any], known: int) -> None:
     schema = content.get("schema")
-    if not isinstance(schema, int):
+    if not isinstance(schema, int) or schema < 1:
         raise ReproError(f"{path} states no schema version: it was damaged", hint="record this launch again")
     if schema > known:
         raise ReproError(
@@ -155,16 +157,23 @@ def _named(ranks: list[int]) -> str:
 
 
 def _load_traces(folder: LaunchFolder, ranks: list[int], problems: list[str]) -> dict[int, Trace]:
+    with ThreadPoolExecutor(_READERS) as readers:  # checking and decoding release the interpreter
+        read = list(readers.map(lambda rank: _trace_or_problem(folder.trace(rank)), ranks))
     traces = {}
-    for rank in ranks:
-        try:
-            traces[rank] = read_trace(folder.trace(rank))
-        except ReproError as error:
-            problems.append(f"launch {folder.index}, rank {rank}: {error}")
-            continue
-        if (damage := traces[rank].damage) is not None:
-            problems.append(f"launch {folder.index}, rank {rank}: {damage}")
+    for rank, found in zip(ranks, read, strict=True):
+        if isinstance(found, Trace):
+            traces[rank] = found
+        problem = found.damage if isinstance(found, Trace) else str(found)
+        if problem is not None:
+            problems.append(f"launch {folder.index}, rank {rank}: {problem}")
     return traces
+
+
+def _trace_or_problem(path: Path) -> Trace | ReproError:
+    try:
+        return read_trace(path)
+    except ReproError as error:
+        return error
 
 
 def _load_identities(folder: LaunchFolder, ranks: list[int], problems: list[str]) -> dict[int, dict[str, Any]]:

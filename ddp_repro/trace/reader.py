@@ -98,7 +98,11 @@ def read_trace(path: Path) -> Trace:
     Raises ``ReproError`` for a file that is missing, is no trace (or not even its beginning is intact), or was
     written by a newer version. The file is checked against its seals before anything in it is decoded.
     """
-    data = _mapped(path)
+    return trace_in(_mapped(path), path)
+
+
+def trace_in(data: pa.Buffer, path: Path) -> Trace:
+    """Read the trace that ``data``, the bytes of ``path``, holds; see ``read_trace``."""
     intact = intact_prefix(data)
     stream = data.slice(0, intact.size)
     meta = _meta(path, stream, intact)

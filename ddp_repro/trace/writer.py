@@ -13,7 +13,7 @@ from pyarrow import ipc
 
 from ddp_repro.errors import ReproError
 from ddp_repro.trace.labels import LabelColumn
-from ddp_repro.trace.schema import CLOSING_PHASE, DIGEST_BYTES, TraceMeta, arrow_schema
+from ddp_repro.trace.schema import CLOSING_PHASE, DIGEST_BYTES, PHASES, TraceMeta, arrow_schema
 from ddp_repro.trace.seal import SEAL_KEY, Sealer, seal_text
 
 _ROWS_AT_MOST: Final = 1 << 16  # rows kept back between two flushes: bounds memory in long stretches without a step
@@ -34,7 +34,8 @@ class TraceWriter:
         self._buffer = io.BytesIO()
         options = ipc.IpcWriteOptions(compression="lz4", emit_dictionary_deltas=True, use_threads=False)
         self._stream = ipc.new_stream(self._buffer, self._schema, options=options)
-        self._labels = [LabelColumn(self._schema.field(column).type) for column in ("phase", "name", "spec")]
+        types = [self._schema.field(column).type for column in ("phase", "name", "spec")]
+        self._labels = [LabelColumn(types[0], (*PHASES, CLOSING_PHASE)), LabelColumn(types[1]), LabelColumn(types[2])]
         self._sealer = Sealer()
         # Random, so that no label and no digest in a batch can be mistaken for it.
         self._placeholder = secrets.token_hex(16)
