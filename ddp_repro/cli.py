@@ -1,6 +1,8 @@
 """The only place that knows Hydra: composes a command's configuration, maps every ending to an exit code."""
 
+import contextlib
 import importlib
+import io
 import os
 import sys
 import traceback
@@ -10,13 +12,12 @@ from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
-from hydra.core.hydra_config import HydraConfig
 from omegaconf import DictConfig, OmegaConf
 
 from ddp_repro.conf_dir import CONF_DIR
 from ddp_repro.errors import ExitCode, ReproError, Verdict
 from ddp_repro.report.terminal import print_error, print_verdict
-from ddp_repro.run.driver import Invocation, Interrupted, catch_signals, refuse_several_drivers
+from ddp_repro.run.driver import Interrupted, Invocation, catch_signals, refuse_several_drivers
 
 COMMANDS = ("check", "record", "compare")
 CUSTOM_TARGET = "workload._target_="
@@ -62,27 +63,38 @@ def _guarded(command: Command) -> ExitCode:
 
 
 def _compose_and_run(command: Command) -> ExitCode:
-    codes: list[ExitCode] = []
-    failures: list[BaseException] = []
     typed = sys.argv[1:]
+    invocation = Invocation(command=command.name, overrides=tuple(typed))
+    return worst([command.run(settings, invocation) for settings in _compose(command, typed)])
+
+
+def _compose(command: Command, typed: list[str]) -> list[Any]:
+    """Return the configurations that Hydra composes: one, several with ``-m``, none with ``--cfg`` or ``--help``.
+
+    Nothing is run inside Hydra, which would print a traceback and exit with 1. Raises ReproError with Hydra's words.
+    """
+    composed: list[Any] = []
 
     def task(config: DictConfig) -> None:
-        try:
-            settings = OmegaConf.to_object(config)
-            codes.append(command.run(settings, Invocation(command=command.name, overrides=tuple(typed))))
-        except BaseException as error:  # noqa: BLE001  handed on unchanged below: Hydra would print and exit with 1
-            failures.append(error)
+        composed.append(OmegaConf.to_object(config))
 
     ConfigStore.instance().store(name=f"{command.name}_schema", node=command.schema)
     sys.argv[1:] = own_workload(typed)
+    told = io.StringIO()
     try:
-        hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=command.name)(task)()
+        with contextlib.redirect_stderr(told):
+            hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=command.name)(task)()
     except SystemExit as stop:
         if stop.code not in (0, None):
-            raise ReproError("the configuration could not be composed (see above).", hint=_cfg_hint(command)) from None
-    if failures:
-        raise failures[0]
-    return worst(codes)
+            raise ReproError(in_short(told.getvalue()), hint=_cfg_hint(command)) from None
+    return composed
+
+
+def in_short(told: str) -> str:
+    """Return Hydra's message without what only helps its own developers."""
+    head = told.partition("Config search path")[0]
+    lines = [line for line in head.splitlines() if line.strip() and "HYDRA_FULL_ERROR" not in line]
+    return "\n".join(line for line in lines if "_type=" not in line)
 
 
 def worst(codes: list[ExitCode]) -> ExitCode:
@@ -103,7 +115,3 @@ def own_workload(arguments: list[str]) -> list[str]:
 def _cfg_hint(command: Command) -> str:
     return f"python -m ddp_repro.{command.name} --cfg job shows every key and its value."
 
-
-def multirun() -> bool:
-    """Return whether Hydra runs a sweep."""
-    return HydraConfig.initialized() and str(HydraConfig.get().mode).endswith("MULTIRUN")

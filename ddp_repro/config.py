@@ -7,8 +7,10 @@ from typing import Any
 
 from omegaconf import OmegaConf
 from omegaconf.errors import OmegaConfBaseException
+from yaml import YAMLError
 
 from ddp_repro.errors import ReproError
+from ddp_repro.run.determinism import Determinism
 
 LEVELS = ("same-stack",)
 
@@ -116,7 +118,7 @@ class RecordConfig:
     threads: int | None = 1
     level: str = "same-stack"
     workload: dict[str, Any] = field(default_factory=dict)
-    determinism: dict[str, Any] = field(default_factory=dict)
+    determinism: Determinism = field(default_factory=Determinism)
     capture: CaptureConfig = field(default_factory=CaptureConfig)
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
@@ -195,11 +197,12 @@ def load_record_config(path: Path) -> RecordConfig:
     Raises ReproError where the file is missing or is not such a configuration.
     """
     try:
-        loaded = OmegaConf.to_container(OmegaConf.load(path))
-        assert isinstance(loaded, dict)
+        loaded = OmegaConf.to_container(OmegaConf.load(path), resolve=True)
+        if not isinstance(loaded, dict):
+            raise ReproError(f"{path} is not a run's configuration: it holds no keys.")
         known = {key: value for key, value in loaded.items() if key in RecordConfig.__dataclass_fields__}
         config = OmegaConf.to_object(OmegaConf.merge(OmegaConf.structured(RecordConfig), known))
-    except (OSError, OmegaConfBaseException) as error:
+    except (OSError, YAMLError, OmegaConfBaseException) as error:
         raise ReproError(f"{path} is not a run's configuration: {error}") from error
     assert isinstance(config, RecordConfig)
     return config

@@ -1,6 +1,6 @@
 """What a run can end with, and the one error that a user can mend."""
 
-from enum import Enum, IntEnum
+from enum import IntEnum, StrEnum
 
 
 class ExitCode(IntEnum):
@@ -11,7 +11,7 @@ class ExitCode(IntEnum):
     NOT_JUDGED = 2
 
 
-class Verdict(str, Enum):
+class Verdict(StrEnum):
     """The three verdicts, as they stand in ``verdict.json`` and on the last line of stdout."""
 
     REPRODUCIBLE = "REPRODUCIBLE"

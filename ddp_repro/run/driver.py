@@ -75,4 +75,6 @@ def refuse_several_drivers(environ: Mapping[str, str]) -> None:
             f"torchrun -m ddp_repro.check nproc={environ['LOCAL_WORLD_SIZE']}",
         )
     if int(environ.get("GROUP_WORLD_SIZE", "1")) > 1:
-        raise ReproError("worlds over several nodes cannot be checked by this version.", hint="Use torchrun --nnodes 1.")
+        raise ReproError(
+            "worlds over several nodes cannot be checked by this version.", hint="Use torchrun --nnodes 1."
+        )

@@ -24,8 +24,8 @@ COMPARED = ("experiment", "software", "hardware", "environment")
 # Distributions that compute; the one place that lists them.
 COMPUTING = (
     "accelerate", "apex", "bitsandbytes", "deepspeed", "flash-attn", "jax", "jaxlib", "lightning", "numba", "numpy",
-    "pandas", "pillow", "pytorch-lightning", "scikit-learn", "scipy", "tokenizers", "torchao", "torchaudio", "torchvision",
-    "transformer-engine", "transformers", "triton", "xformers",
+    "pandas", "pillow", "pytorch-lightning", "scikit-learn", "scipy", "tokenizers", "torchao", "torchaudio",
+    "torchvision", "transformer-engine", "transformers", "triton", "xformers",
 )  # fmt: skip
 
 

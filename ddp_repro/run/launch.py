@@ -4,16 +4,14 @@ import os
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol
 
-from ddp_repro.config import OutputConfig, RecordConfig, save_config
+from ddp_repro.config import RecordConfig, save_config
 from ddp_repro.run import determinism
 from ddp_repro.run.driver import Invocation
 from ddp_repro.run.environment import rank_environment
 from ddp_repro.run.launcher import WorldPlan, run_world
 from ddp_repro.trace.document import read_json, write_json
-from ddp_repro.trace.folder import claim_run_folder, open_run_folder
 from ddp_repro.trace.launch import LaunchRecord
 from ddp_repro.trace.layout import RunFolder
 
@@ -30,7 +28,7 @@ class Watcher(Protocol):
         """Rank 0 completed its ``step``-th optimizer step."""
 
     def launch_finished(self, launch: int, outcome: str) -> None:
-        """The launch ended."""
+        """Launch number ``launch`` ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -40,13 +38,6 @@ class Plan:
     folder: RunFolder
     config: RecordConfig
     launches: int
-
-
-def place_run(output: OutputConfig) -> RunFolder:
-    """Return the run's folder, claimed for this run alone; raise ReproError where it holds another run."""
-    if output.dir is None:
-        return claim_run_folder(Path(output.root))
-    return open_run_folder(Path(output.dir), overwrite=output.overwrite)
 
 
 def make_launches(plan: Plan, invocation: Invocation, watcher: Watcher) -> list[LaunchRecord]:
@@ -88,8 +79,7 @@ def _make_launch(plan: Plan, launch: int, environ: Mapping[str, str], watcher: W
 
 
 def _environment(config: RecordConfig) -> dict[str, str]:
-    switches = determinism.from_mapping(config.determinism)
-    fixed = determinism.environment(switches, config.threads)
+    fixed = determinism.environment(config.determinism, config.threads)
     return rank_environment(os.environ, {**fixed, **config.launcher.env})
 
 

@@ -238,4 +238,3 @@ class _World:
     def _failed_after_end(self) -> _Ending | None:
         codes = [rank.process.poll() for rank in self._ranks]
         return self._failed() if any(code not in (None, 0) for code in codes) else None
-

@@ -57,9 +57,9 @@ def marked(mark: str) -> list[psutil.Process]:
     found = []
     for process in psutil.process_iter():
         with contextlib.suppress(psutil.Error, OSError):
-            if process.pid != os.getpid() and process.environ().get(MARK) == mark:
-                if process.status() != psutil.STATUS_ZOMBIE:
-                    found.append(process)
+            is_marked = process.pid != os.getpid() and process.environ().get(MARK) == mark
+            if is_marked and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
     return found
 
 

@@ -6,6 +6,8 @@ from dataclasses import asdict, dataclass
 from typing import Literal
 
 VARIABLE = "DDP_REPRO_PROGRESS_FD"
+PIPE_BUF = 4096  # Linux: a write of this size at most is all or nothing
+_HINT_AT_MOST = 250  # characters; each takes up to 12 bytes as JSON
 Event = Literal["started", "step", "observed", "error"]
 
 
@@ -35,9 +37,12 @@ class ProgressPipe:
         """Write one line of at most PIPE_BUF bytes, so that the lines of several ranks do not mix."""
         if self._fd is None:
             return
-        message = Message(rank=self._rank, event=event, step=step, text=text[:1500], hint=hint[:500])
+        line = encode(Message(rank=self._rank, event=event, step=step, text=text, hint=hint[:_HINT_AT_MOST]))
+        while len(line) > PIPE_BUF:
+            text = text[: len(text) // 2]
+            line = encode(Message(rank=self._rank, event=event, step=step, text=f"{text}…", hint=hint[:_HINT_AT_MOST]))
         try:
-            os.write(self._fd, encode(message))
+            os.write(self._fd, line)
         except OSError:  # the driver is gone or far behind: a rank must not fail or wait for that
             return
 

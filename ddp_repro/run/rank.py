@@ -27,7 +27,7 @@ def main() -> None:
         launch_rank(Path(sys.argv[1]), Path(sys.argv[2]), pipe)
         code = 0
     except ReproError as error:
-        log.error("%s %s", error, error.hint)  # noqa: TRY400  a user's mistake is told without a traceback
+        log.error("%s %s", error, error.hint)  # a user's mistake is told without a traceback
         pipe.send("error", text=str(error), hint=error.hint)
         code = int(ExitCode.NOT_JUDGED)
     except Exception as error:  # the traceback belongs into this rank's log, one line of it to the driver

@@ -63,9 +63,8 @@ def launch_rank(path: Path, config_path: Path, pipe: ProgressPipe) -> None:
 
 def _settle(config: RecordConfig) -> dict[str, Any]:
     """Verify the environment, apply the determinism profile, and return what is in force."""
-    switches = determinism.from_mapping(config.determinism)
-    determinism.verify_environment(switches, config.threads)
-    return dict(determinism.apply(switches))
+    determinism.verify_environment(config.determinism, config.threads)
+    return dict(determinism.apply(config.determinism))
 
 
 def _build(config: RecordConfig) -> Workload:

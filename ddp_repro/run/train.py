@@ -17,7 +17,7 @@ from torch.utils.data import DataLoader
 from ddp_repro.config import DdpConfig, Precision, RecordConfig
 from ddp_repro.run.data import make_loader
 from ddp_repro.run.world import Place
-from ddp_repro.workload.definition import Workload
+from ddp_repro.workload.definition import LoaderRequest, Workload
 
 log = logging.getLogger(__name__)
 
@@ -94,7 +94,7 @@ def _train_epoch(session: Session, epoch: int, limit: int) -> int:
         sampler.set_epoch(epoch)
     steps = 0
     for group in islice(_grouped(session.loader, session.config.train.accumulate), limit):
-        _step(session, group)
+        take_step(session, group)
         steps += 1
     return steps
 
@@ -106,7 +106,8 @@ def _grouped(loader: "DataLoader[Any]", size: int) -> Iterator[list[Any]]:
         yield group
 
 
-def _step(session: Session, batches: list[Any]) -> None:
+def take_step(session: Session, batches: list[Any]) -> None:
+    """Take one optimizer step over these micro-batches; gradients are reduced with the last one."""
     for number, batch in enumerate(batches, start=1):
         last = number == len(batches)
         with nullcontext() if last else session.model.no_sync():
@@ -158,12 +159,26 @@ def to_device(batch: Any, device: torch.device) -> Any:
 
 
 def _train_loader(config: RecordConfig, workload: Workload) -> "DataLoader[Any]":
-    options = config.data
-    make = workload.train_loader or make_loader
-    return make(
-        workload.train_data,
-        reseed=options.reseed.value,
+    request = LoaderRequest(
+        dataset=workload.train_data,
         batch_size=workload.batch_size,
-        num_workers=options.num_workers,
-        persistent_workers=options.persistent_workers,
+        seed=config.seed,
+        num_workers=config.data.num_workers,
+        persistent_workers=config.data.persistent_workers,
+        reseed=config.data.reseed.value,
+    )
+    return (workload.train_loader or default_loader)(request)
+
+
+def default_loader(request: LoaderRequest) -> "DataLoader[Any]":
+    """Return the loader of a workload that brings none of its own."""
+    return make_loader(
+        request.dataset,
+        shuffle=request.shuffle,
+        seed=request.seed,
+        reseed=request.reseed,
+        batch_size=request.batch_size,
+        num_workers=request.num_workers,
+        persistent_workers=request.persistent_workers,
+        drop_last=request.drop_last,
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from torch import Tensor, nn
 from torch.optim import Optimizer
@@ -18,7 +18,8 @@ class LoaderRequest:
     batch_size: int
     seed: int
     num_workers: int = 0
-    reseed: str = "sample"
+    persistent_workers: bool = False
+    reseed: Literal["sample", "worker"] = "sample"
     shuffle: bool = True
     drop_last: bool = False
 

@@ -74,14 +74,22 @@ def test_a_rank_that_leaves_early_with_code_0_is_a_failure(tmp_path: Path) -> No
 
 
 def test_a_killed_rank_is_named_and_the_others_are_ended(tmp_path: Path) -> None:
-    record = run(tmp_path, "pipe.send('step', step=4)\nif rank == 2: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)")
+    record = run(
+        tmp_path, "pipe.send('step', step=4)\nif rank == 2: os.kill(os.getpid(), signal.SIGKILL)\ntime.sleep(60)"
+    )
     assert record.outcome == "failed"
     assert "rank 2 after 4 steps: killed by SIGKILL" in record.reason
     assert [end.exit_code for end in record.ranks] == [-9, -9, -9]
 
 
 def test_an_error_that_a_rank_told_is_the_reason(tmp_path: Path) -> None:
-    record = run(tmp_path, "time.sleep(0.1 * rank)\nif rank == 1: pipe.send('error', text='no such file.', hint='Name one.'); sys.exit(2)\ntime.sleep(60)")
+    body = """
+    if rank == 1:
+        pipe.send('error', text='no such file.', hint='Name one.')
+        sys.exit(2)
+    time.sleep(60)
+    """
+    record = run(tmp_path, body)
     assert record.outcome == "failed"
     assert record.reason == "launch 0: rank 1: no such file. Name one."
 

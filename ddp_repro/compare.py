@@ -1,0 +1,35 @@
+"""Answers `compare`: do these recorded launches agree. Judges traces on disk; needs neither torch nor a GPU."""
+
+from pathlib import Path
+
+from ddp_repro.cli import Command, run_command
+from ddp_repro.config import CompareConfig, validate_level
+from ddp_repro.errors import ExitCode, ReproError
+from ddp_repro.judge.judgement import Rules
+from ddp_repro.run.driver import Invocation
+from ddp_repro.run.place import place_run
+from ddp_repro.verdict import judge_and_tell, launch_folders, load_launches
+
+USAGE = "Name the runs to compare: python -m ddp_repro.compare 'runs=[runs/1,runs/2]'"
+
+
+def compare(config: CompareConfig, invocation: Invocation) -> ExitCode:
+    """Judge all launches of all named runs against each other; return the verdict's code."""
+    validate_level(config.level)
+    if not config.runs:
+        raise ReproError("no run was named.", hint=USAGE)
+    folders = [folder for run in config.runs for folder in launch_folders(Path(run))]
+    if len(folders) < 2:
+        raise ReproError(f"{config.runs[0]} holds one launch and a comparison needs two.", hint=USAGE)
+    run = place_run(config.output)
+    rules = Rules(allow=tuple(config.compare.allow), level=config.level, reproduce=invocation.text)
+    return judge_and_tell(load_launches(folders), rules, run)
+
+
+def main() -> None:
+    """Run as ``python -m ddp_repro.compare``."""
+    run_command(Command(name="compare", schema=CompareConfig, run=compare))
+
+
+if __name__ == "__main__":
+    main()

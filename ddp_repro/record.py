@@ -1,0 +1,33 @@
+"""Answers `record`: what did this one launch do. Every rank writes its trace."""
+
+from ddp_repro.cli import Command, run_command
+from ddp_repro.config import RecordConfig, validate_launch
+from ddp_repro.errors import ExitCode, ReproError
+from ddp_repro.report.progress import Progress
+from ddp_repro.report.terminal import print_recorded
+from ddp_repro.run.driver import Invocation
+from ddp_repro.run.launch import Plan, make_launches
+from ddp_repro.run.place import place_run
+from ddp_repro.trace.launch import load_launch
+
+
+def record(config: RecordConfig, invocation: Invocation) -> ExitCode:
+    """Make one launch and say where its traces are; 0 only when every rank's trace is whole."""
+    validate_launch(config)
+    folder = place_run(config.output)
+    with Progress(enabled=config.output.progress) as progress:
+        make_launches(Plan(folder=folder, config=config, launches=1), invocation, progress)
+    launch = load_launch(folder.launch(0))
+    if launch.problems:
+        raise ReproError(launch.problems[0], hint=f"What was recorded before is in {folder.path}.")
+    print_recorded(launch)
+    return ExitCode.REPRODUCIBLE
+
+
+def main() -> None:
+    """Run as ``python -m ddp_repro.record``."""
+    run_command(Command(name="record", schema=RecordConfig, run=record))
+
+
+if __name__ == "__main__":
+    main()
