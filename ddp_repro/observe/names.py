@@ -1,0 +1,106 @@
+"""Names of parameters and buffers: qualified, without what wrappers put in between, found by identity."""
+
+import gc
+import weakref
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final
+
+import torch
+from torch import nn
+
+_WRAPPERS: Final = frozenset({"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"})
+"""Attributes that torch.compile, activation checkpointing and FSDP put into a qualified name."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slot:
+    """A place in a module where a parameter or buffer hangs: ``owner[key]``, known as ``name``."""
+
+    owner: dict[str, Any]
+    key: str
+    name: str
+    qualified: str
+
+
+def plain_name(qualified: str) -> str:
+    """Return a qualified name without the attributes of wrappers."""
+    if "_" not in qualified:
+        return qualified
+    return ".".join(part for part in qualified.split(".") if part not in _WRAPPERS)
+
+
+def parameter_slots(module: nn.Module, prefix: str) -> list[Slot]:
+    """Return the slots of all parameters under ``module``; one that hangs in several places has the first."""
+    return list(_slots(module, "_parameters", prefix))
+
+
+def buffer_slots(module: nn.Module, prefix: str) -> list[Slot]:
+    """Return the slots of all buffers under ``module``; one that hangs in several places has the first."""
+    return list(_slots(module, "_buffers", prefix))
+
+
+def _slots(module: nn.Module, kind: str, prefix: str) -> Iterator[Slot]:
+    seen: set[int] = set()
+    for path, child in module.named_modules():
+        owner: dict[str, Any] = vars(child)[kind]
+        for key, tensor in owner.items():
+            if tensor is None or id(tensor) in seen:
+                continue
+            seen.add(id(tensor))
+            qualified = f"{path}.{key}" if path else key
+            yield Slot(owner=owner, key=key, name=prefix + plain_name(qualified), qualified=qualified)
+
+
+class Names:
+    """Qualified names of parameters by identity, for as long as a parameter lives."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
+
+    def learn(self, parameter: torch.Tensor, name: str) -> None:
+        """Remember the name of a parameter."""
+        self._known[id(parameter)] = (weakref.ref(parameter), name)
+
+    def get(self, parameter: torch.Tensor) -> str | None:
+        """Return the name of a parameter, or ``None`` where it is not known."""
+        known = self._known.get(id(parameter))
+        return known[1] if known is not None and known[0]() is parameter else None
+
+    def learn_from_modules(self, parameters: list[torch.Tensor]) -> None:
+        """Find the modules of this process that hold those of ``parameters`` whose names are not known, and learn them.
+
+        A second module whose parameters have the names of the first gets the prefix ``model1.``, and so on.
+        """
+        wanted = {id(parameter) for parameter in parameters if self.get(parameter) is None}
+        found = [slots for slots in map(_own_slots, _root_modules() if wanted else []) if _holds(slots, wanted)]
+        found.sort(key=lambda slots: -len(slots))
+        for slots in found:
+            prefix = self._free_prefix(slots)
+            for slot in slots:
+                if id(slot.owner[slot.key]) in wanted:
+                    wanted.discard(id(slot.owner[slot.key]))
+                    self.learn(slot.owner[slot.key], prefix + slot.name)
+
+    def _free_prefix(self, slots: list[Slot]) -> str:
+        taken = {name for reference, name in self._known.values() if reference() is not None}
+        prefix, index = "", 0
+        while any(prefix + slot.name in taken for slot in slots):
+            index += 1
+            prefix = f"model{index}."
+        return prefix
+
+
+def _own_slots(module: nn.Module) -> list[Slot]:
+    wrapped = vars(module)["_modules"].get("module")
+    return parameter_slots(wrapped if isinstance(module, nn.DataParallel) else module, "")
+
+
+def _holds(slots: list[Slot], wanted: set[int]) -> bool:
+    return any(id(slot.owner[slot.key]) in wanted for slot in slots)
+
+
+def _root_modules() -> list[nn.Module]:
+    modules = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module) and "_modules" in vars(thing)]
+    children = {id(child) for module in modules for child in vars(module)["_modules"].values()}
+    return [module for module in modules if id(module) not in children]

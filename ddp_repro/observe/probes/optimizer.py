@@ -1,0 +1,237 @@
+"""Around each optimizer's step: the gradients it gets, what it leaves, and the count of steps."""
+
+import functools
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from ddp_repro.observe.digest import observation
+from ddp_repro.observe.recorder import Recorder, Row, Scalar, number, text
+from ddp_repro.observe.replacement import Detach
+from ddp_repro.observe.scene import Scene
+
+
+def attach(scene: Scene) -> Detach:
+    """Watch the steps of all optimizers."""
+    probe = _OptimizerProbe(scene)
+    handles = [register_optimizer_step_pre_hook(probe.before), register_optimizer_step_post_hook(probe.after)]
+
+    def detach() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return detach
+
+
+def attach_counter(recorder: Recorder) -> Detach:
+    """Count the steps of the optimizer that steps first, and observe nothing."""
+    counter = StepCounter(recorder)
+
+    def before(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+        counter.begin(optimizer)
+
+    def after(optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
+        counter.end(optimizer)
+
+    handles = [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)]
+
+    def detach() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return detach
+
+
+class StepCounter:
+    """Tells outermost steps from those within a step, and counts those of the optimizer that stepped first."""
+
+    def __init__(self, recorder: Recorder) -> None:
+        self._recorder = recorder
+        self._leader: weakref.ref[Optimizer] | None = None
+        self._stack: list[Optimizer] = []
+        self.inner: list[Optimizer] = []
+        """Optimizers that stepped within the step under way, as those in a ZeroRedundancyOptimizer do."""
+
+    def begin(self, optimizer: Optimizer) -> bool:
+        """Take note of a step that begins; tell whether it is an outermost one."""
+        if any(other is optimizer for other in self._stack):
+            self._stack.clear()  # its last step ended in an exception
+        self._stack.append(optimizer)
+        if len(self._stack) == 1:
+            self.inner.clear()
+            return True
+        self.inner.append(optimizer)
+        return False
+
+    def leaves(self, optimizer: Optimizer) -> bool:
+        """Tell whether the step that ends now is an outermost one."""
+        return bool(self._stack) and self._stack[0] is optimizer
+
+    def end(self, optimizer: Optimizer) -> None:
+        """Take note of a step that ends; count it where it is the leader's."""
+        if not self.leaves(optimizer):
+            del self._stack[-1:]
+            return
+        self._stack.clear()
+        if self._leader is None or self._leader() is None:
+            self._leader = weakref.ref(optimizer)
+        if self._leader() is optimizer:
+            self._recorder.finish_step()
+        else:
+            self._recorder.flush()
+
+
+class _Plan:
+    """The parameters of one optimizer with their names, as long as its groups stay as they are."""
+
+    def __init__(self, scene: Scene, parameters: list[torch.Tensor], places: list[str]) -> None:
+        if any(scene.names.get(parameter) is None for parameter in parameters):
+            scene.names.learn_from_modules(parameters)
+        self.parameters = [
+            (parameter, scene.names.get(parameter) or place)
+            for parameter, place in zip(parameters, places, strict=True)
+        ]
+        self.identities = [id(parameter) for parameter in parameters]
+        self.state_names: dict[tuple[str, Any], str] = {}
+        self.hyperparameters: dict[str, tuple[Any, list[tuple[str, Scalar]]]] = {}
+
+
+class _OptimizerProbe:
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._recorder = scene.recorder
+        self._counter = StepCounter(scene.recorder)
+        self._plans: weakref.WeakKeyDictionary[Optimizer, _Plan] = weakref.WeakKeyDictionary()
+
+    def before(self, optimizer: Optimizer, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Record the gradients; where a closure computes them within the step, have that done at the closure's end."""
+        if self._recorder.silent or not self._counter.begin(optimizer):
+            return None
+        closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
+        if not callable(closure):
+            self._record_gradients(optimizer)
+            return None
+        watched = self._watched_closure(closure, optimizer)
+        if "closure" in kwargs:
+            return args, {**kwargs, "closure": watched}
+        return (args[0], watched, *args[2:]), kwargs
+
+    def after(self, optimizer: Optimizer, _args: tuple[Any, ...], _kwargs: dict[str, Any]) -> None:
+        """Record what an outermost step left, and count it."""
+        if self._recorder.silent:
+            return
+        if self._counter.leaves(optimizer):
+            self._record_outcome(optimizer)
+        self._counter.end(optimizer)
+
+    def _watched_closure(self, closure: Callable[[], Any], optimizer: Optimizer) -> Callable[[], Any]:
+        @functools.wraps(closure, updated=())
+        def watched() -> Any:
+            result = closure()
+            self._record_gradients(optimizer)
+            return result
+
+        return watched
+
+    def _plan(self, optimizer: Optimizer) -> _Plan:
+        parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+        plan = self._plans.get(optimizer)
+        if plan is None or plan.identities != list(map(id, parameters)):
+            places = [
+                f"group{index}.param{position}"
+                for index, group in enumerate(optimizer.param_groups)
+                for position in range(len(group["params"]))
+            ]
+            plan = self._plans[optimizer] = _Plan(self._scene, parameters, places)
+        return plan
+
+    def _record_gradients(self, optimizer: Optimizer) -> None:
+        recorder, step = self._recorder, self._recorder.step
+        rows: list[Row] = []
+        for parameter, name in self._plan(optimizer).parameters:
+            gradient = parameter.grad
+            if gradient is not None:
+                spec, digest = observation(gradient)
+                rows.append((step, "grad_step", name, spec.text, digest, None))
+        recorder.add_rows(rows)
+
+    def _record_outcome(self, optimizer: Optimizer) -> None:
+        plan = self._plan(optimizer)
+        managed = self._managed()
+        rows: list[Row] = []
+        step = self._recorder.step
+        for parameter, name in plan.parameters:
+            spec, digest = observation(parameter)
+            text_of = spec.replicated if id(parameter) in managed else spec.text
+            rows.append((step, "param", name, text_of, digest, None))
+        self._recorder.add_rows(rows)
+        self._record_buffers()
+        for stepped in [optimizer, *self._counter.inner]:
+            self._record_state(stepped)
+        self._record_hyperparameters(optimizer, plan)
+
+    def _managed(self) -> set[int]:
+        return {
+            id(parameter) for replica in self._scene.replicas for _, parameter, managed in replica.parameters if managed
+        }
+
+    def _record_buffers(self) -> None:
+        for replica in self._scene.replicas:
+            if replica.entered:
+                replica.entered = False
+                replica.record_buffers(self._recorder, replicated=False)
+
+    def _record_state(self, optimizer: Optimizer) -> None:
+        plan, state, step = self._plan(optimizer), optimizer.state, self._recorder.step
+        names = plan.state_names
+        rows: list[Row] = []
+        for parameter, name in plan.parameters:
+            for key, value in (state.get(parameter) or {}).items():
+                place = names.get((name, key))
+                if place is None:
+                    place = names[name, key] = f"{name}.{key}"
+                if isinstance(value, torch.Tensor):
+                    spec, digest = observation(value)
+                    rows.append((step, "optimizer", place, spec.text, digest, None))
+                else:
+                    rows.extend((step, "optimizer", *leaf) for leaf in _leaves(place, value))
+        self._recorder.add_rows(rows)
+
+    def _record_hyperparameters(self, optimizer: Optimizer, plan: _Plan) -> None:
+        step = self._recorder.step
+        rows: list[Row] = []
+        for index, group in enumerate(optimizer.param_groups):
+            for key, value in group.items():
+                if key == "params":
+                    continue
+                place = f"group{index}.{key}"
+                known = plan.hyperparameters.get(place)
+                # A tensor can change and stay the same object; numbers, texts and tuples of them cannot.
+                if known is None or known[0] is not value or isinstance(value, (torch.Tensor, list, dict)):
+                    known = plan.hyperparameters[place] = (
+                        value,
+                        [(leaf[0], leaf[1:]) for leaf in _leaves(place, value)],
+                    )
+                rows.extend((step, "optimizer", name, *fact) for name, fact in known[1])
+        self._recorder.add_rows(rows)
+
+
+def _leaves(place: str, value: Any) -> Iterator[tuple[str, str, bytes, float | None]]:
+    """Yield name, spec, digest and value of each tensor, number and text in a piece of an optimizer's state."""
+    if isinstance(value, torch.Tensor):
+        spec, digest = observation(value)
+        yield place, spec.text, digest, float(value.item()) if value.numel() == 1 and not value.is_complex() else None
+    elif isinstance(value, (bool, int, float)):
+        yield (place, *number(value))
+    elif isinstance(value, str):
+        yield (place, *text(value))
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            yield from _leaves(f"{place}.{key}", part)
+    elif isinstance(value, (list, tuple)):
+        for index, part in enumerate(value):
+            yield from _leaves(f"{place}[{index}]", part)

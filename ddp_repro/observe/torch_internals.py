@@ -1,0 +1,166 @@
+"""Every private name of torch that is relied on, in one place: a new torch version breaks here, with a message.
+
+The observer stays outside the training code, so it has to meet torch where torch itself passes: at the engine's entry,
+in the iterators of a loader, in the loop of a loader's worker, in DDP's state. Looked at on torch 2.13.
+"""
+
+# ruff: noqa: SLF001 -- gathering the private names of torch is what this module is for
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Final
+
+import torch
+import torch.autograd
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils.data import DataLoader, _utils
+from torch.utils.data import dataloader as _dataloader
+
+from ddp_repro.errors import ReproError
+
+BACKWARD_OWNER: Final = torch.autograd
+BACKWARD_NAME: Final = "_engine_run_backward"
+"""Where ``torch.autograd.backward`` and ``grad`` enter the engine: both look it up as a global of their module."""
+
+LOADER_ITERATOR: Final[Any] = _dataloader._BaseDataLoaderIter
+"""Base class of the iterators that a ``DataLoader`` hands out."""
+
+WORKER_LOOP_OWNER: Final[Any] = _utils.worker
+WORKER_LOOP_NAME: Final = "_worker_loop"
+WORKER_LOOP: Final[Callable[..., None]] = _utils.worker._worker_loop
+"""What a loader's worker process runs; looked up as a global when the worker is started."""
+
+WORKER_ARGUMENTS: Final = ("dataset_kind", "dataset", "index_queue", "data_queue")
+"""The first arguments of the worker loop, in order: those that are replaced."""
+
+_ExceptionWrapper: Final = torch._utils.ExceptionWrapper
+_Exhausted: Final = _utils.worker._IterableDatasetStopIteration
+
+_EXPECTED: Final = (
+    (BACKWARD_OWNER, BACKWARD_NAME),
+    (LOADER_ITERATOR, "__next__"),
+    (LOADER_ITERATOR, "_next_index"),
+    (LOADER_ITERATOR, "_reset"),
+    (_dataloader._MultiProcessingDataLoaderIter, "_process_data"),
+    (_dataloader._MultiProcessingDataLoaderIter, "_try_put_index"),
+    (DistributedDataParallel, "_check_sync_bufs_pre_fwd"),
+    (DistributedDataParallel, "_get_ddp_logging_data"),
+    (DistributedDataParallel, "_active_ddp_module"),
+)
+
+
+def verify_torch() -> None:
+    """Raise ``ReproError`` where this torch lacks what the observer relies on."""
+    missing = [f"{_title(owner)}.{name}" for owner, name in _EXPECTED if not hasattr(owner, name)]
+    if tuple(inspect.signature(WORKER_LOOP).parameters)[: len(WORKER_ARGUMENTS)] != WORKER_ARGUMENTS:
+        missing.append(f"{_title(WORKER_LOOP_OWNER)}.{WORKER_LOOP_NAME}({', '.join(WORKER_ARGUMENTS)}, …)")
+    if missing:
+        raise ReproError(
+            f"torch {torch.__version__} lacks what observing relies on: {', '.join(missing)}",
+            hint="install the torch version that this project pins, or record with capture=off",
+        )
+
+
+def _title(owner: object) -> str:
+    return getattr(owner, "__qualname__", getattr(owner, "__name__", repr(owner)))
+
+
+# -- loaders
+
+
+def index_sampler(loader: DataLoader[Any]) -> object:
+    """Return what the loader draws its index batches from: its batch sampler, or its sampler without batching."""
+    return loader._index_sampler
+
+
+def batches_indices(loader: DataLoader[Any]) -> bool:
+    """Tell whether one draw of the index sampler is a batch of indices (and not one index)."""
+    return bool(loader._auto_collation)
+
+
+def draws_indices(loader: DataLoader[Any]) -> bool:
+    """Tell whether the loader has indices at all (an ``IterableDataset`` has none)."""
+    return bool(loader._dataset_kind == _dataloader._DatasetKind.Map)
+
+
+def next_task(iterator: Any) -> int | None:
+    """Return the number that an iterator gives to the index batch it draws now; ``None`` without workers."""
+    return getattr(iterator, "_send_idx", None)
+
+
+def carries_data(data: object) -> bool:
+    """Tell whether what a worker sends is a batch, and not an error or the end of an iterable data set."""
+    return not isinstance(data, (_ExceptionWrapper, _Exhausted))
+
+
+# -- distributed data parallel
+
+
+def ignored_names(ddp: DistributedDataParallel) -> frozenset[str]:
+    """Return the qualified names of the parameters and buffers that DDP leaves alone."""
+    return frozenset(ddp.parameters_to_ignore)
+
+
+def is_inside_forward(ddp: DistributedDataParallel) -> bool:
+    """Tell whether this DDP object's forward runs now (and its module was not called past it)."""
+    return DistributedDataParallel._active_ddp_module is ddp
+
+
+def buffers_were_synchronised(ddp: DistributedDataParallel) -> bool:
+    """Tell, on entry to the wrapped module's forward, whether DDP has just broadcast its buffers."""
+    checks: Any = ddp
+    return bool(is_inside_forward(ddp) and checks._check_sync_bufs_pre_fwd())
+
+
+def never_synchronises_buffers(ddp: DistributedDataParallel) -> bool:
+    """Tell whether DDP was asked not to broadcast buffers at forward."""
+    return not ddp.forward_sync_buffers
+
+
+def bucket_layout(ddp: DistributedDataParallel) -> str:
+    """Return the layout of DDP's gradient buckets as far as it can be read, as text.
+
+    Sizes in bytes; ``rebuilt`` tells that DDP laid its buckets out anew in the order in which gradients got ready.
+    """
+    reads: Any = ddp
+    data = reads._get_ddp_logging_data()
+    keys = ("bucket_cap_bytes", "bucket_sizes", "rebuilt_bucket_sizes", "rebuilt_per_bucket_param_indices")
+    lines = [f"{key}={data.get(key, '')}" for key in keys]
+    return "\n".join([f"rebuilt={int(buckets_were_rebuilt(ddp))}", *lines])
+
+
+def buckets_were_rebuilt(ddp: DistributedDataParallel) -> bool:
+    """Tell whether DDP has laid its buckets out anew."""
+    return bool(getattr(ddp, "_has_rebuilt_buckets", False))
+
+
+def reduces_in_buckets(ddp: DistributedDataParallel) -> bool:
+    """Tell whether DDP has a reducer and its logger (it has none where every reduction is delayed)."""
+    return getattr(ddp, "logger", None) is not None
+
+
+# -- tensors and state
+
+without_torch_function: Final = torch._C.DisableTorchFunctionSubclass
+"""Context in which no ``__torch_function__`` of a tensor subclass is called."""
+
+
+def wrapped_parts(tensor: Any) -> list[torch.Tensor] | None:
+    """Return the tensors in which a tensor of a wrapper subclass holds its content; ``None`` for another tensor."""
+    if not is_traceable_wrapper_subclass(tensor):
+        return None
+    names, _ = tensor.__tensor_flatten__()
+    return [getattr(tensor, name) for name in names]
+
+
+def sparse_parts(tensor: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return indices and values of a sparse COO tensor as they are stored, coalesced or not."""
+    return tensor._indices(), tensor._values()
+
+
+def device_generators() -> list[tuple[str, torch.Generator]]:
+    """Return the default generators of the CUDA devices that are initialised, with their devices' names."""
+    if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
+        return []
+    return [(f"cuda:{index}", generator) for index, generator in enumerate(torch.cuda.default_generators)]

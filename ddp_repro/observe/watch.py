@@ -1,0 +1,36 @@
+"""Attaches the probes to this process, and takes them off fully."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Final
+
+from ddp_repro.errors import ReproError
+from ddp_repro.observe.probes import backward, data, optimizer, replicas, scaler
+from ddp_repro.observe.recorder import Recorder
+from ddp_repro.observe.scene import new_scene
+from ddp_repro.observe.torch_internals import verify_torch
+
+_PROBES: Final = (replicas, data, backward, optimizer, scaler)
+
+
+@contextmanager
+def watch(recorder: Recorder, capture: str = "step") -> Iterator[Recorder]:
+    """Observe this process while the context lasts: ``capture`` is ``step``, or ``off`` to count steps alone.
+
+    Models, optimizers and loaders may be built before or within it. On the way out everything is as it was and what was
+    recorded is with the writer. Raises ``ReproError`` for another level, or a torch that cannot be observed.
+    """
+    if capture not in {"step", "off"}:
+        raise ReproError(f"capture={capture} is not known", hint="use capture=step or capture=off")
+    try:
+        with ExitStack() as attached:
+            if capture == "off":
+                attached.callback(optimizer.attach_counter(recorder))
+            else:
+                verify_torch()
+                scene = new_scene(recorder)
+                for probe in _PROBES:
+                    attached.callback(probe.attach(scene))
+            yield recorder
+    finally:
+        recorder.flush()
