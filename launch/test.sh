@@ -1,0 +1,11 @@
+#!/usr/bin/env bash
+# Runs the tests; sets up the environment with the test dependencies on first use. Arguments go to pytest:
+#   launch/test.sh                     everything
+#   launch/test.sh tests/unit -k trace
+set -euo pipefail
+# shellcheck source=launch/environment.sh
+source "$(dirname -- "${BASH_SOURCE[0]}")/environment.sh"
+ensure_environment dev
+
+cd -- "$root"
+exec "$venv/bin/python" -m pytest "$@"

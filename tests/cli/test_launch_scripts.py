@@ -1,0 +1,299 @@
+"""The scripts of launch/ with stand-ins for Python, pip and the run: what they make, say, pass on and exit with."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOOLS = (
+    "bash",
+    "cat",
+    "dirname",
+    "find",
+    "flock",
+    "ls",
+    "mkdir",
+    "mkfifo",
+    "mktemp",
+    "rm",
+    "sed",
+    "sleep",
+    "tail",
+    "tee",
+)
+
+# Stands for the interpreter of the system: real, but its "-m venv" makes a folder with the interpreter below.
+SYSTEM_PYTHON = """#!{python}
+import os, sys
+{patch}
+if sys.argv[1:3] == ["-m", "venv"]:
+    os.makedirs(sys.argv[3] + "/bin", exist_ok=True)
+    os.symlink({venv_python!r}, sys.argv[3] + "/bin/python")
+    open({log!r}, "a").write("venv\\n")
+elif sys.argv[1] == "-c":
+    code, sys.argv = sys.argv[2], ["-c", *sys.argv[3:]]
+    exec(code)
+else:
+    print("Python 3.9.2")
+"""
+
+# Stands for the interpreter of the environment: notes how it was called; what stands for the run is "run.py".
+VENV_PYTHON = """#!{python}
+import os, sys
+arguments = sys.argv[1:]
+if arguments[:2] == ["-m", "pip"]:
+    open({log!r}, "a").write("pip " + arguments[-1].rpartition("/")[2] + "\\n")
+    print("noise of pip")
+    sys.exit(os.path.exists({fail!r}))
+open({log!r}, "a").write(repr(arguments) + "\\n")
+if os.path.exists({run!r}):
+    exec(open({run!r}).read())
+"""
+
+
+class Checkout:
+    """A copy of the scripts with stand-ins, and the only programs that they find."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "a checkout"
+        self.bin = folder / "bin"
+        self.log = folder / "log"
+        self.pip_fails = folder / "pip-fails"
+        self.run = folder / "run.py"
+        self.venv = self.root / ".venv"
+        shutil.copytree(ROOT / "launch", self.root / "launch")
+        for name in ("constraints.txt", "pyproject.toml"):
+            (self.root / name).write_text(name)
+        self.bin.mkdir()
+        for tool in TOOLS:
+            if (found := shutil.which(tool)) is not None:
+                (self.bin / tool).symlink_to(found)
+        self._venv_python = folder / "venv-python"
+        write_program(
+            self._venv_python,
+            VENV_PYTHON.format(python=sys.executable, log=str(self.log), fail=str(self.pip_fails), run=str(self.run)),
+        )
+        self.install_python()
+
+    def install_python(self, patch: str = "") -> None:
+        program = SYSTEM_PYTHON.format(
+            python=sys.executable, patch=patch, venv_python=str(self._venv_python), log=str(self.log)
+        )
+        write_program(self.bin / "python3", program)
+
+    def start(self, script: str, *arguments: str, **variables: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [self.root / "launch" / script, *arguments],
+            env={"PATH": str(self.bin), **variables},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def call(self, script: str, *arguments: str, **variables: str) -> "subprocess.CompletedProcess[str]":
+        process = self.start(script, *arguments, **variables)
+        try:
+            out, err = process.communicate(timeout=30)
+        finally:
+            process.kill()
+        return subprocess.CompletedProcess(process.args, process.returncode, out, err)
+
+    def logged(self) -> list[str]:
+        """Return what was called since the last time."""
+        lines = self.log.read_text().splitlines() if self.log.exists() else []
+        self.log.unlink(missing_ok=True)
+        return lines
+
+
+def write_program(path: Path, text: str) -> None:
+    path.unlink(missing_ok=True)
+    path.write_text(text)
+    path.chmod(0o755)
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Checkout:
+    return Checkout(tmp_path)
+
+
+@pytest.mark.parametrize("script", ["check.sh", "test.sh"])
+@pytest.mark.parametrize(
+    ("patch", "message", "advice"),
+    [
+        (None, "python3 is not here", "apt install python3 python3-venv"),
+        (
+            "sys.version_info = (3, 9, 2)",
+            "python3 is Python 3.9.2, and Python 3.11 or newer is needed",
+            "PYTHON=python3.12",
+        ),
+        ("sys.modules['ensurepip'] = None", "python3 cannot make virtual environments", "apt install python3-venv"),
+    ],
+)
+def test_says_what_is_missing_and_how_to_get_it(
+    checkout: Checkout, script: str, patch: str | None, message: str, advice: str
+) -> None:
+    if patch is None:
+        (checkout.bin / "python3").unlink()
+    else:
+        checkout.install_python(patch)
+
+    done = checkout.call(script)
+
+    assert (done.returncode, done.stdout) == (2, "")
+    assert message in done.stderr
+    assert advice in done.stderr
+    assert "Traceback" not in done.stderr
+    assert not checkout.venv.exists()
+
+
+def test_the_interpreter_and_the_place_can_be_named(checkout: Checkout, tmp_path: Path) -> None:
+    other = tmp_path / "python3.99"
+    (checkout.bin / "python3").rename(other)
+
+    done = checkout.call("test.sh", PYTHON=str(other), DDP_REPRO_VENV=str(tmp_path / "else where"))
+
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "else where" / "bin" / "python").exists()
+    assert not checkout.venv.exists()
+
+
+def test_the_environment_is_made_once_and_extended_when_needed(checkout: Checkout) -> None:
+    assert checkout.call("check.sh").returncode == 0
+    assert checkout.logged()[:2] == ["venv", "pip a checkout"]
+    checkout.call("check.sh")
+    assert [line for line in checkout.logged() if line.startswith(("venv", "pip"))] == []
+    checkout.call("test.sh")
+    assert checkout.logged() == ["pip a checkout[dev]", "['-m', 'pytest']"]
+    checkout.call("check.sh")
+    checkout.call("test.sh", "-k", "a b")
+    assert [line for line in checkout.logged() if "distributed" not in line] == ["['-m', 'pytest', '-k', 'a b']"]
+
+
+@pytest.mark.parametrize("file", ["constraints.txt", "pyproject.toml"])
+def test_a_changed_requirement_is_installed(checkout: Checkout, file: str) -> None:
+    checkout.call("test.sh")
+    checkout.logged()
+    (checkout.root / file).write_text("changed")
+
+    checkout.call("check.sh")
+
+    assert checkout.logged()[0] == "pip a checkout[dev]"
+
+
+def test_a_moved_checkout_gets_a_new_environment(checkout: Checkout) -> None:
+    checkout.call("test.sh")
+    checkout.logged()
+    checkout.root = checkout.root.rename(checkout.root.with_name("moved"))
+
+    assert checkout.call("test.sh").returncode == 0
+    assert checkout.logged()[:2] == ["venv", "pip moved[dev]"]
+
+
+def test_an_installation_that_failed_does_not_poison_the_next(checkout: Checkout) -> None:
+    checkout.pip_fails.touch()
+    done = checkout.call("check.sh")
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "noise of pip" in done.stderr
+    assert "the next call starts afresh" in done.stderr
+    checkout.logged()
+    (checkout.venv / "half-made").touch()
+    checkout.pip_fails.unlink()
+
+    assert checkout.call("check.sh").returncode == 0
+    assert checkout.logged()[:2] == ["venv", "pip a checkout"]
+    assert not (checkout.venv / "half-made").exists()
+
+
+def test_an_environment_of_someone_else_is_left_alone(checkout: Checkout) -> None:
+    (checkout.venv / "bin").mkdir(parents=True)
+    (checkout.venv / "bin" / "python").touch()
+
+    done = checkout.call("test.sh")
+
+    assert done.returncode == 2
+    assert "was not made by these scripts" in done.stderr
+    assert "DDP_REPRO_VENV=" in done.stderr
+    assert checkout.logged() == []
+
+
+def test_two_at_once_make_one_environment(checkout: Checkout) -> None:
+    both = [checkout.start("test.sh"), checkout.start("test.sh")]
+    for process in both:
+        _, err = process.communicate(timeout=30)
+        assert process.returncode == 0, err
+
+    assert sorted(checkout.logged()) == ["['-m', 'pytest']", "['-m', 'pytest']", "pip a checkout[dev]", "venv"]
+
+
+@pytest.mark.parametrize(
+    ("printed", "code", "expected"),
+    [
+        ("REPRODUCIBLE", 0, 0),
+        ("DIVERGED", 1, 1),
+        ("NOT_JUDGED", 1, 2),
+        ("\033[31mDIVERGED\033[0m", 1, 1),
+        ("seed: 0", 0, 0),
+        ("RuntimeError: DIVERGED", 1, 2),
+        ("", 1, 2),
+    ],
+)
+def test_check_exits_with_the_code_of_the_verdict(checkout: Checkout, printed: str, code: int, expected: int) -> None:
+    checkout.run.write_text(
+        f"print('report')\nprint({printed!r})\nprint('torchrun', file=sys.stderr)\nsys.exit({code})"
+    )
+
+    done = checkout.call("check.sh", "nproc=4", "workload=a b")
+
+    assert done.returncode == expected
+    assert done.stdout == f"report\n{printed}\n"
+    assert done.stderr.endswith("torchrun\n")
+    run = "['-m', 'torch.distributed.run', '--standalone', '--nproc-per-node', '1', '-m', 'ddp_repro.check', "
+    assert checkout.logged()[-1] == run + "'nproc=4', 'workload=a b']"
+
+
+@pytest.mark.parametrize("name", ["SIGINT", "SIGTERM", "SIGHUP"])
+def test_a_signal_reaches_the_run_and_nothing_is_left(checkout: Checkout, name: str) -> None:
+    checkout.run.write_text(f"""
+import signal, time
+def stop(number, frame):
+    time.sleep(0.3)
+    print("stopped by", signal.Signals(number).name)
+    print("NOT_JUDGED")
+    sys.exit(1)
+signal.signal(signal.{name}, stop)
+print(os.getpid(), flush=True)
+time.sleep(60)
+""")
+    process = checkout.start("check.sh")
+    assert process.stdout is not None
+    run = int(process.stdout.readline())  # shown while it runs
+
+    process.send_signal(getattr(signal, name))
+    out, _ = process.communicate(timeout=20)
+
+    assert (process.returncode, out) == (2, f"stopped by {name}\nNOT_JUDGED\n")
+    with pytest.raises(ProcessLookupError):
+        os.kill(run, 0)
+
+
+def test_output_that_is_held_open_is_not_waited_for(checkout: Checkout) -> None:
+    checkout.run.write_text("""
+import subprocess
+print(subprocess.Popen(["sleep", "60"]).pid)
+print("REPRODUCIBLE", flush=True)
+""")
+    process = checkout.start("check.sh")
+    assert process.stdout is not None
+    holder = int(process.stdout.readline())
+    try:
+        assert process.wait(timeout=30) == 0
+    finally:
+        os.kill(holder, signal.SIGKILL)
+        process.communicate(timeout=30)
