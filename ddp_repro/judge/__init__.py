@@ -1,1 +1,1 @@
-"""What observations mean: pure functions over recorded launches. Imports neither torch nor Hydra."""
+"""What recorded launches mean: pure functions over traces. Imports neither torch nor Hydra."""

@@ -1,0 +1,237 @@
+"""Whether the ranks of one launch agree in what must be equal on all of them."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ddp_repro.judge.alignment import occurrences, paired
+from ddp_repro.judge.causes import Place, finding
+from ddp_repro.judge.findings import Finding
+from ddp_repro.judge.rows import REPLICATED, Index, Labels, Rows, causal_places, unified
+from ddp_repro.judge.wording import counted, listed, numbered
+from ddp_repro.trace.launch import Launch
+from ddp_repro.trace.reader import Trace
+
+_CAUSES = {
+    "init": "replica-initialisation",
+    "grad_reduced": "gradient-not-synchronised",
+    "param": "replica-parameters",
+    "buffer": "replica-buffers",
+}
+_COUNTED = ("param", "optimizer", "grad_step")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """The first step and phase in which ranks do not hold the same; ``names`` are what they differ in.
+
+    ``absent`` are ranks that have no such observation while others do. ``odd`` are those outside the majority, all
+    that were compared where there is none.
+    """
+
+    step: int
+    phase: str
+    names: tuple[str, ...]
+    odd: tuple[int, ...]
+    has_majority: bool
+    absent: tuple[int, ...]
+    compared: int
+
+
+def ranks_finding(launch: Launch, *, before: int | None = None) -> Finding | None:
+    """Return where the ranks of a launch first disagree, or ``None``; with ``before``, only over steps below it."""
+    if len(launch.traces) < 2:
+        return None
+    ranks = sorted(launch.traces)
+    labels, columns = unified([launch.traces[rank] for rank in ranks])
+    limit = np.iinfo(np.int64).max if before is None else before
+    rows = {rank: _replicated(labels, found, limit) for rank, found in zip(ranks, columns, strict=True)}
+    found = first_disagreement(labels, rows)
+    counters = _counters(launch.traces) if before is None else None
+    if counters is not None and (found is None or counters.step < found.step):
+        found = counters
+    return None if found is None else _finding(launch, found)
+
+
+def first_disagreement(labels: Labels, rows: Mapping[int, Rows]) -> Disagreement | None:
+    """Return the first step and phase in which not all ranks hold the same rows, by causal order within a step."""
+    ranks = list(rows)
+    reference = rows[ranks[0]]
+    apart = {rank: _apart(labels, reference, rows[rank]) for rank in ranks[1:]}
+    apart = {rank: both for rank, both in apart.items() if len(both[0])}
+    if not apart:
+        return None
+    step, place = min(_earliest(both) for both in apart.values())
+    seen = {rank: _at(labels, rows[rank], step, place) for rank in ranks}
+    return _described(labels, seen, step)
+
+
+def _replicated(labels: Labels, rows: Rows, limit: int) -> Rows:
+    marked = np.array([spec.endswith(REPLICATED) for spec in labels.specs], dtype=np.bool_)
+    return rows.take(np.flatnonzero(marked[rows.spec] & (rows.step < limit)))
+
+
+def _apart(labels: Labels, a: Rows, b: Rows) -> tuple[Index, Index]:
+    """Return step and causal place of each row that is not in both, or differs."""
+    pairs = paired(labels, a, b, with_spec=False)
+    changed = (a.digest[pairs.a] != b.digest[pairs.b]).any(axis=1) | (a.spec[pairs.a] != b.spec[pairs.b])
+    rows = Rows.joined(a.take(pairs.a[changed]), a.take(pairs.only_a), b.take(pairs.only_b))
+    return rows.step.astype(np.int64), causal_places(labels, rows).astype(np.int64)
+
+
+def _earliest(both: tuple[Index, Index]) -> tuple[int, int]:
+    steps, places = both
+    first = np.lexsort((places, steps))[0]
+    return int(steps[first]), int(places[first])
+
+
+def _at(labels: Labels, rows: Rows, step: int, place: int) -> Rows:
+    here = rows.take(np.flatnonzero(rows.step == step))
+    return here.take(np.flatnonzero(causal_places(labels, here) == place))
+
+
+_Held = dict[tuple[str, int], tuple[str, bytes]]
+
+
+def _described(labels: Labels, seen: Mapping[int, Rows], step: int) -> Disagreement:
+    held = {rank: _held(labels, rows) for rank, rows in seen.items()}
+    keys = {key: None for found in held.values() for key in found}
+    differing = [key for key in keys if len({found.get(key) for found in held.values()}) > 1]
+    odd: set[int] = set()
+    has_majority = True
+    for key in differing:
+        apart, is_minority = outside_majority({rank: found.get(key) for rank, found in held.items()})
+        odd |= set(apart)
+        has_majority = has_majority and is_minority
+    some = next(rows for rows in seen.values() if len(rows))
+    return Disagreement(
+        step=step,
+        phase=labels.phases[some.phase[0]],
+        names=tuple(dict.fromkeys(name for name, _ in differing)),
+        odd=tuple(sorted(odd)),
+        has_majority=has_majority,
+        absent=tuple(rank for rank, found in held.items() if any(key not in found for key in differing)),
+        compared=len(keys),
+    )
+
+
+def _held(labels: Labels, rows: Rows) -> _Held:
+    numbers = occurrences(rows.name.astype(np.int64))
+    return {
+        (labels.names[rows.name[row]], int(numbers[row])): (labels.specs[rows.spec[row]], rows.digest[row].tobytes())
+        for row in range(len(rows))
+    }
+
+
+def outside_majority(values: Mapping[int, object]) -> tuple[tuple[int, ...], bool]:
+    """Return the ranks whose value is not that of more than half, and True; all ranks and False where none is."""
+    usual, count = Counter(values.values()).most_common(1)[0]
+    if 2 * count <= len(values):
+        return tuple(values), False
+    return tuple(rank for rank, value in values.items() if value != usual), True
+
+
+def _counters(traces: Mapping[int, Trace]) -> Disagreement | None:
+    """Return the first optimizer step that not all ranks made."""
+    last = {rank: _last_step(trace) for rank, trace in sorted(traces.items())}
+    if len(set(last.values())) == 1:
+        return None
+    odd, has_majority = outside_majority(last)
+    first = min(last.values())
+    return Disagreement(
+        step=first + 1,
+        phase="optimizer",
+        names=("step",),
+        odd=odd,
+        has_majority=has_majority,
+        absent=tuple(rank for rank, step in last.items() if step == first),
+        compared=1,
+    )
+
+
+def _last_step(trace: Trace) -> int:
+    codes = [code for code, phase in enumerate(trace.phases) if phase in _COUNTED]
+    return int(trace.step[np.isin(trace.phase, codes)].max(initial=-1))
+
+
+def _finding(launch: Launch, found: Disagreement) -> Finding:
+    place = Place(
+        witness="ranks",
+        launches=(launch.index,),
+        step=found.step,
+        ranks=found.odd,
+        phase=found.phase,
+        name=found.names[0],
+        names=found.names,
+    )
+    gaps = {"name": found.names[0], "phase": found.phase, "odd": _odd(found, sorted(launch.traces))}
+    if found.absent:
+        others = [rank for rank in sorted(launch.traces) if rank not in found.absent]
+        what = f"on {numbered('rank', others)} and not, or less often, on {numbered('rank', found.absent)}"
+        return finding("control-flow", place, gaps | {"what": what}, detail=_count(found))
+    details = [_count(found), *_evidence(launch, found)]
+    return finding(_CAUSES.get(found.phase, "replica-state"), place, gaps, detail="; ".join(filter(None, details)))
+
+
+def _odd(found: Disagreement, ranks: Sequence[int]) -> str:
+    if not found.has_majority:
+        return f"{numbered('rank', ranks)} differ, and no majority tells which is wrong"
+    others = [rank for rank in ranks if rank not in found.odd]
+    return f"{numbered('rank', found.odd)} {_differ(found.odd)} from {numbered('rank', others)}"
+
+
+def _differ(ranks: Sequence[int]) -> str:
+    return "differs" if len(ranks) == 1 else "differ"
+
+
+def _count(found: Disagreement) -> str:
+    if len(found.names) < 2:
+        return ""
+    return f"{counted(len(found.names), 'tensor')} of {found.compared:,} concerned: {listed(found.names)}"
+
+
+def _evidence(launch: Launch, found: Disagreement) -> list[str]:
+    """Return what else in that step tells why, in sentences."""
+    if found.phase == "grad_reduced":
+        return _unreduced(launch, found)
+    if found.phase == "param":
+        return _hyperparameters(launch, found)
+    return []
+
+
+def _unreduced(launch: Launch, found: Disagreement) -> list[str]:
+    """Name the ranks whose reduced gradient is bit for bit their local one: it was never reduced."""
+    unreduced = []
+    for rank in found.odd:
+        trace = launch.traces[rank]
+        local, reduced = (_last_digests(trace, found.step, phase) for phase in ("grad_local", "grad_reduced"))
+        if any(name in local and local[name] == reduced.get(name) for name in found.names):
+            unreduced.append(rank)
+    if not unreduced:
+        return []
+    return [f"on {numbered('rank', unreduced)} the reduced gradient equals the local one: it was not reduced"]
+
+
+def _hyperparameters(launch: Launch, found: Disagreement) -> list[str]:
+    settings = {rank: _groups(launch.traces[rank], found.step) for rank in sorted(launch.traces)}
+    names = {name: None for held in settings.values() for name in held}
+    differing = [name for name in names if len({held.get(name) for held in settings.values()}) > 1]
+    if differing:
+        return [f"the optimizer's {listed(differing)} {'differs' if len(differing) == 1 else 'differ'} too"]
+    return ["the reduced gradients were equal"]
+
+
+def _groups(trace: Trace, step: int) -> dict[str, bytes]:
+    held = _last_digests(trace, step, "optimizer")
+    return {name: digest for name, digest in held.items() if name.startswith("group")}
+
+
+def _last_digests(trace: Trace, step: int, phase: str) -> dict[str, bytes]:
+    """Return by name what a rank last observed of a phase in a step."""
+    if phase not in trace.phases:
+        return {}
+    rows = trace.rows_of(step)
+    rows = rows[trace.phase[rows] == trace.phases.index(phase)]
+    return {trace.names[trace.name[row]]: trace.digest[row].tobytes() for row in rows}

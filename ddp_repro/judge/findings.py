@@ -1,0 +1,80 @@
+"""What judging results in: findings, differing identity fields, and the judgement that holds them."""
+
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from ddp_repro.errors import Verdict
+
+Witness = Literal["launches", "ranks", "twins", "invariants", "identity"]
+Severity = Literal["error", "warning"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distance:
+    """How far two values are apart: the largest distance in units in the last place, over ``elements`` of ``of``."""
+
+    max_ulp: int
+    elements: int
+    of: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Finding:
+    """One thing that was found, placed as exactly as the traces allow.
+
+    ``cause`` is an identifier, ``title`` the same in words. ``step`` is ``None`` where the finding has no place in time
+    (software, a missing rank). ``names`` are all names concerned in that step and phase, ``name`` is the first.
+    """
+
+    witness: Witness
+    severity: Severity
+    cause: str
+    title: str = ""
+    launches: tuple[int, ...]
+    step: int | None = None
+    ranks: tuple[int, ...] = ()
+    phase: str = ""
+    name: str = ""
+    names: tuple[str, ...] = ()
+    operator: str | None = None
+    source: str | None = None
+    distance: Distance | None = None
+    message: str
+    advice: str
+    reproduce: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FieldDifference:
+    """An identity field (dotted) that differs; ``values`` holds one value a launch, in order of the launches."""
+
+    field: str
+    values: list[Any]
+    allowed: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Judgement:
+    """The verdict and everything that led to it.
+
+    ``classes`` are the launches in classes of equal bits, ``problems`` the reasons for which nothing could be
+    concluded, ``observations`` the number of rows read over all launches and ranks, ``folders`` where each launch
+    lies, by its number here.
+    """
+
+    verdict: Verdict
+    classes: list[list[int]]
+    findings: list[Finding]
+    problems: list[str]
+    notes: list[str]
+    identity_differences: list[FieldDifference]
+    observations: int
+    folders: dict[int, str] = field(default_factory=dict)
+
+
+def merged(findings: list[Finding]) -> list[Finding]:
+    """Return the findings with those that are the same in several launches told once, with all those launches."""
+    kept: dict[Finding, set[int]] = {}
+    for finding in findings:
+        kept.setdefault(replace(finding, launches=()), set()).update(finding.launches)
+    return [replace(finding, launches=tuple(sorted(launches))) for finding, launches in kept.items()]

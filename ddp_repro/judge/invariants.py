@@ -1,0 +1,83 @@
+"""What must hold within one launch, whatever another launch did."""
+
+from collections.abc import Sequence
+
+from ddp_repro.judge.agreement import outside_majority, ranks_finding
+from ddp_repro.judge.causes import Place, finding
+from ddp_repro.judge.draws import worker_draws
+from ddp_repro.judge.epochs import epoch_findings
+from ddp_repro.judge.findings import Finding
+from ddp_repro.judge.identity import differing_on_ranks, label
+from ddp_repro.judge.noise import noise_findings
+from ddp_repro.judge.passes import passes_of
+from ddp_repro.judge.shards import shard_findings
+from ddp_repro.judge.wording import listed, numbered
+from ddp_repro.trace.launch import Launch
+
+_GROUPS = (
+    ("software", "software-differs"),
+    ("environment", "environment-differs"),
+    ("experiment", "config-differs"),
+    ("hardware", "hardware-differs"),
+)
+
+
+def launch_findings(launch: Launch, *, before: int | None = None) -> tuple[list[Finding], list[str]]:
+    """Return what is wrong within a launch, worst witness first, and notes on what is harmless.
+
+    ``before`` bounds the steps over which ranks are compared, where the traces are not whole.
+    """
+    passes = [one for rank in sorted(launch.traces) for one in passes_of(launch.traces[rank])]
+    world_size = launch.record.world_size if launch.record else len(launch.traces)
+    shards, notes = shard_findings(launch.index, passes, world_size)
+    disagreement = ranks_finding(launch, before=before)
+    return [
+        *identity_findings(launch),
+        *([disagreement] if disagreement else []),
+        *shards,
+        *epoch_findings(launch.index, passes),
+        *worker_draws(launch.index, launch.traces, passes),
+        *noise_findings(launch.index, launch.traces, passes),
+    ], notes
+
+
+def identity_findings(launch: Launch) -> list[Finding]:
+    """Return a finding for each group of the identity in which the ranks of one launch differ."""
+    findings = []
+    for group, cause in _GROUPS:
+        differing = differing_on_ranks(launch, group)
+        if not differing:
+            continue
+        first = next(iter(differing))
+        place = Place(
+            witness="invariants",
+            severity="warning" if _is_harmless(group, list(differing)) else "error",
+            launches=(launch.index,),
+            ranks=_odd(differing[first]),
+            name=first,
+            names=tuple(differing),
+        )
+        findings.append(finding(cause, place, {"fields": listed(_told(differing))}))
+    return findings
+
+
+def _is_harmless(group: str, differing: Sequence[str]) -> bool:
+    """Return whether the ranks may differ so: in hardware, and in the data that each holds of its own."""
+    return group == "hardware" or all(name.startswith("experiment.data.") for name in differing)
+
+
+def _told(differing: dict[str, dict[int, object]]) -> Sequence[str]:
+    texts = []
+    for name, values in differing.items():
+        by_value: dict[str, list[int]] = {}
+        for rank, value in values.items():
+            by_value.setdefault("unset" if value is None else str(value), []).append(rank)
+        texts.append(
+            f"{label(name)} {' against '.join(f'{value} on {numbered('rank', on)}' for value, on in by_value.items())}"
+        )
+    return texts
+
+
+def _odd(values: dict[int, object]) -> tuple[int, ...]:
+    texts = {rank: repr(value) for rank, value in values.items()}
+    return outside_majority(texts)[0]

@@ -1,0 +1,102 @@
+"""Why launches cannot be judged: what is missing, not whole, not comparable, or never observed."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import numpy as np
+
+from ddp_repro.judge.findings import FieldDifference
+from ddp_repro.judge.identity import in_words
+from ddp_repro.judge.wording import listed, numbered
+from ddp_repro.trace.launch import Launch
+from ddp_repro.trace.reader import Trace
+
+_TRAINING: Final = ("loss", "grad_local", "grad_reduced", "grad_step", "param")
+_FINISHED: Final = ("finished", "max_steps")
+
+
+def launch_problems(launch: Launch) -> list[str]:
+    """Return the reasons for which one launch cannot be judged, one sentence each.
+
+    What was said when it was loaded comes first; what a trace says by itself is checked again, for launches that were
+    put together otherwise.
+    """
+    problems = list(launch.problems)
+    if not problems:
+        problems += _missing(launch)
+        problems += _not_whole(launch)
+    problems += _unobserved(launch)
+    return problems
+
+
+def common_problems(launches: Sequence[Launch], differences: Sequence[FieldDifference]) -> list[str]:
+    """Return the reasons for which launches cannot be compared with each other."""
+    numbers = [launch.index for launch in launches]
+    problems = [
+        f"the identities differ: {in_words(difference, numbers)}"
+        for difference in differences
+        if not difference.allowed
+    ]
+    paths = [launch.path.resolve() for launch in launches]
+    again = dict.fromkeys(path for path in paths if paths.count(path) > 1)
+    problems += [f"{path} was given {paths.count(path)} times: no launch is compared with itself" for path in again]
+    levels = {trace.meta.capture: launch.index for launch in launches for trace in launch.traces.values()}
+    if len(levels) > 1:
+        told = listed(f"{level} in launch {number}" for level, number in levels.items())
+        problems.append(f"the launches were not observed alike: capture={told}")
+    return problems
+
+
+def usable_before(launches: Sequence[Launch]) -> int | None:
+    """Return the step below which all launches are there, where one of them is not sound; ``None`` where all are."""
+    if not any(launch_problems(launch) for launch in launches):
+        return None
+    return min((_last_step(trace) for launch in launches for trace in launch.traces.values()), default=0)
+
+
+def _last_step(trace: Trace) -> int:
+    return int(trace.step[-1]) if len(trace) else 0
+
+
+def _missing(launch: Launch) -> Iterator[str]:
+    where = f"launch {launch.index}"
+    if not launch.traces:
+        yield f"{where} has no traces"
+        return
+    world_size = launch.record.world_size if launch.record else max(t.meta.world_size for t in launch.traces.values())
+    absent = [rank for rank in range(world_size) if rank not in launch.traces]
+    if absent:
+        yield f"{where}: the trace of {numbered('rank', absent)} is missing"
+    unidentified = [rank for rank in launch.traces if rank not in launch.identities]
+    if unidentified:
+        yield f"{where}: the identity of {numbered('rank', unidentified)} is missing"
+    if launch.record is None:
+        yield f"{where}: how it ended is unknown"
+    elif launch.record.outcome != "finished":
+        yield f"{where} did not finish: {launch.record.outcome}"
+
+
+def _not_whole(launch: Launch) -> Iterator[str]:
+    for rank, trace in sorted(launch.traces.items()):
+        if trace.damage is not None:
+            yield f"launch {launch.index}, rank {rank}: {trace.damage}"
+        elif trace.end not in _FINISHED:
+            yield f"launch {launch.index}, rank {rank}: its trace was closed as {trace.end!r}"
+        if trace.meta.rank != rank:
+            yield f"launch {launch.index}, rank {rank}: its trace is that of rank {trace.meta.rank}"
+
+
+def _unobserved(launch: Launch) -> Iterator[str]:
+    blind = [rank for rank, trace in sorted(launch.traces.items()) if not _observed_training(trace)]
+    if not blind:
+        return
+    if all(launch.traces[rank].meta.capture == "off" for rank in blind):
+        yield f"nothing was observed in launch {launch.index}: capture=off"
+    else:
+        where = "" if len(blind) == len(launch.traces) else f" on {numbered('rank', blind)}"
+        yield f"nothing was observed in launch {launch.index}{where}: no loss, gradient or parameter of any step"
+
+
+def _observed_training(trace: Trace) -> bool:
+    codes = [code for code, phase in enumerate(trace.phases) if phase in _TRAINING]
+    return bool(np.isin(trace.phase, codes).any())
