@@ -1,7 +1,6 @@
 """One recorded launch: how it ended, and everything its ranks wrote."""
 
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +14,6 @@ LAUNCH_SCHEMA: Final = 1
 IDENTITY_SCHEMA: Final = 1
 OUTCOMES: Final = ("finished", "failed", "hung", "interrupted", "stopped")
 _RANKS_NAMED: Final = 8
-_READERS: Final = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -157,23 +155,17 @@ def _named(ranks: list[int]) -> str:
 
 
 def _load_traces(folder: LaunchFolder, ranks: list[int], problems: list[str]) -> dict[int, Trace]:
-    with ThreadPoolExecutor(_READERS) as readers:  # checking and decoding release the interpreter
-        read = list(readers.map(lambda rank: _trace_or_problem(folder.trace(rank)), ranks))
     traces = {}
-    for rank, found in zip(ranks, read, strict=True):
-        if isinstance(found, Trace):
-            traces[rank] = found
-        problem = found.damage if isinstance(found, Trace) else str(found)
-        if problem is not None:
-            problems.append(f"launch {folder.index}, rank {rank}: {problem}")
+    for rank in ranks:
+        try:
+            trace = read_trace(folder.trace(rank))
+        except ReproError as error:
+            problems.append(f"launch {folder.index}, rank {rank}: {error}")
+            continue
+        traces[rank] = trace
+        if trace.damage is not None:
+            problems.append(f"launch {folder.index}, rank {rank}: {trace.damage}")
     return traces
-
-
-def _trace_or_problem(path: Path) -> Trace | ReproError:
-    try:
-        return read_trace(path)
-    except ReproError as error:
-        return error
 
 
 def _load_identities(folder: LaunchFolder, ranks: list[int], problems: list[str]) -> dict[int, dict[str, Any]]:

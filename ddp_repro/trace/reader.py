@@ -200,10 +200,13 @@ def _fill(trace: Trace, rows: slice, table: pa.Table) -> None:
 
 
 def _fill_labels(codes: npt.NDArray[np.int32], labels: list[str], column: pa.ChunkedArray) -> None:
-    """Copy the codes of ``column``; add to ``labels`` what its dictionary has more (it only ever grows)."""
-    np.concatenate([chunk.indices.to_numpy() for chunk in column.chunks], out=codes)
-    dictionary = column.chunks[-1].dictionary
-    labels.extend(dictionary.slice(len(labels)).to_pylist())
+    """Copy the codes of ``column``; add to ``labels`` what its dictionary has more.
+
+    A dictionary only ever grows at its end, so joining chunks with shorter and longer ones keeps every code.
+    """
+    joined = column.combine_chunks()
+    codes[:] = joined.indices.to_numpy()
+    labels.extend(joined.dictionary.slice(len(labels)).to_pylist())
     if len(codes) and not 0 <= int(codes.min()) <= int(codes.max()) < len(labels):
         raise IndexError("a label code outside its dictionary")
 
