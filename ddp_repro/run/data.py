@@ -1,10 +1,9 @@
 """Loaders whose batches depend on the seed, the epoch and the rank, and not on the workers that fetch them."""
 
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch.utils.data import DataLoader, Dataset, IterableDataset
-from torch.utils.data.dataloader import default_collate
 
 from ddp_repro.errors import ReproError
 from ddp_repro.run.reseeding import SampleSeeded, SeededCollate, WorkerSeeded
@@ -12,9 +11,6 @@ from ddp_repro.run.root_seed import root_seed
 from ddp_repro.run.sampler import EpochSampler
 from ddp_repro.run.seeding import Stream, checked_seed, seed_sequence, torch_seed
 
-__all__ = ["EpochSampler", "Reseed", "make_loader"]
-
-Reseed = Literal["sample", "worker"]
 _T = TypeVar("_T")
 _OURS = ("sampler", "batch_sampler")
 
@@ -24,7 +20,7 @@ def make_loader(
     *,
     shuffle: bool = True,
     seed: int | None = None,
-    reseed: Reseed = "sample",
+    reseed: str = "sample",
     **dataloader_options: Any,
 ) -> DataLoader[_T]:
     """Return a loader over this rank's share of `dataset`, for training.
@@ -49,8 +45,8 @@ def make_loader(
         seeded: Dataset[_T] = WorkerSeeded(dataset, seed, sampler.rank)
     else:
         seeded = SampleSeeded(dataset, seed)
-        if options.get("batch_size", 1) is not None:
-            options["collate_fn"] = SeededCollate(options.get("collate_fn") or default_collate, seed)
+        if options.get("collate_fn") is not None:
+            options["collate_fn"] = SeededCollate(options["collate_fn"], seed)
     return DataLoader(seeded, sampler=sampler, **options)
 
 

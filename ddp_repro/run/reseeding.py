@@ -3,7 +3,6 @@
 import random
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,12 +13,12 @@ from ddp_repro.run.sampler import EpochIndex
 from ddp_repro.run.seeding import Stream, seed_host, seed_sequence
 
 
-@dataclass(kw_only=True, slots=True, frozen=True)
-class SeededSamples:
+class SeededSamples(list[Any]):
     """The samples of one batch, with the key that its collation draws from."""
 
-    samples: list[Any]
-    first: EpochIndex
+    def __init__(self, samples: list[Any], first: EpochIndex) -> None:
+        super().__init__(samples)
+        self.first = first
 
 
 class SampleSeeded(Dataset[Any]):
@@ -50,7 +49,7 @@ class SampleSeeded(Dataset[Any]):
     def __getitems__(self, indices: Sequence[int]) -> SeededSamples:
         """Return the samples of a batch; torch's fetcher calls this, and hands the result to the collation."""
         with _main_streams_kept():
-            return SeededSamples(samples=[self._sample(index) for index in indices], first=_key(indices[0]))
+            return SeededSamples([self._sample(index) for index in indices], _key(indices[0]))
 
     def _sample(self, index: int) -> Any:
         key = _key(index)
@@ -72,7 +71,7 @@ class SeededCollate:
         key = batch.first
         with _main_streams_kept():
             seed_host(seed_sequence(self.seed, Stream.COLLATE, epoch=key.epoch, index=int(key)))
-            return self.collate(batch.samples)
+            return self.collate(list(batch))
 
 
 class WorkerSeeded(Dataset[Any]):

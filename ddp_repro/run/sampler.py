@@ -39,13 +39,18 @@ class EpochSampler(DistributedSampler[int]):
     `set_epoch` is obeyed for the pass that follows it, so scripts that call it and scripts that forget it agree.
     `epoch` is the epoch of the pass in progress. The order is a function of (seed, epoch) alone, the same on all
     ranks; each rank takes every `num_replicas`-th sample, padded from the front as `DistributedSampler` does, or with
-    the tail dropped if `drop_last`. Raises `ReproError` for an empty data set.
+    the tail dropped if `drop_last`. Raises `ReproError` where a rank would get no sample.
     """
 
     def __init__(self, dataset: Sized, *, seed: int, shuffle: bool = True, drop_last: bool = False) -> None:
         if len(dataset) == 0:
             raise ReproError("the data set is empty", hint="check the path and the filter that it is made from")
         rank, world_size = rank_and_world_size()
+        if drop_last and len(dataset) < world_size:
+            raise ReproError(
+                f"with drop_last, {len(dataset)} samples leave none for each of {world_size} ranks",
+                hint="use fewer ranks, more data, or drop_last=False",
+            )
         super().__init__(
             dataset,  # type: ignore[arg-type]  # torch asks for a Dataset and uses its length alone
             num_replicas=world_size,
