@@ -297,7 +297,7 @@ def _details(evidence: Evidence, cause: str) -> Iterator[str]:
         yield f"it is the generator{_worker(first.name)}"
     if first.phase == "data" and cause in ("data-order", "data-content") and _hash_seed_unset(evidence):
         yield "PYTHONHASHSEED is not set, which reorders sets of strings too"
-    if any(name.endswith("bucket_layout") for name in evidence.names("grad_reduced")):
+    if first.phase == "grad_reduced" and any(name.endswith("bucket_layout") for name in first.names["grad_reduced"]):
         yield "the bucket layout differs"
     names = first.names[first.phase]
     if len(names) > 1:

@@ -58,8 +58,8 @@ class Judgement:
     """The verdict and everything that led to it.
 
     ``classes`` are the launches in classes of equal bits, ``problems`` the reasons for which nothing could be
-    concluded, ``observations`` the number of rows read over all launches and ranks, ``folders`` where each launch
-    lies, by its number here.
+    concluded, ``identity`` the digest of the first launch's identity, ``observations`` the number of rows read over all
+    launches and ranks, ``folders`` where each launch lies, by its number here.
     """
 
     verdict: Verdict
@@ -67,8 +67,9 @@ class Judgement:
     findings: list[Finding]
     problems: list[str]
     notes: list[str]
-    identity_differences: list[FieldDifference]
-    observations: int
+    identity: str = ""
+    identity_differences: list[FieldDifference] = field(default_factory=list)
+    observations: int = 0
     folders: dict[int, str] = field(default_factory=dict)
 
 

@@ -72,9 +72,8 @@ def _told(differing: dict[str, dict[int, object]]) -> Sequence[str]:
         by_value: dict[str, list[int]] = {}
         for rank, value in values.items():
             by_value.setdefault("unset" if value is None else str(value), []).append(rank)
-        texts.append(
-            f"{label(name)} {' against '.join(f'{value} on {numbered('rank', on)}' for value, on in by_value.items())}"
-        )
+        sides = (f"{value} on {numbered('rank', on)}" for value, on in by_value.items())
+        texts.append(f"{label(name)} {' against '.join(sides)}")
     return texts
 
 

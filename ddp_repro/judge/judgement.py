@@ -25,12 +25,14 @@ class Rules:
     """By what launches are judged.
 
     ``allow`` names identity fields that may differ (dotted; a prefix allows all below it), ``level`` the level of
-    reproducibility that they are held to, ``reproduce`` the command that makes them again.
+    reproducibility that they are held to, ``reproduce`` the command that makes them again, ``expected`` how many
+    launches there should be.
     """
 
     allow: tuple[str, ...] = field(default=())
     level: str = "same-stack"
     reproduce: str = ""
+    expected: int | None = None
 
 
 def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
@@ -43,6 +45,8 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
     differences = compare_identities(launches, rules.allow, rules.level)
     problems = [problem for launch in launches for problem in launch_problems(launch)]
     problems += common_problems(launches, differences)
+    if rules.expected is not None and len(launches) < rules.expected:
+        problems.append(f"{counted(len(launches), 'launch')} of {rules.expected} were made")
     within, notes = _within(launches)
     comparable = all(difference.allowed for difference in differences)
     alike, between = _between(launches) if comparable else ([], [])
@@ -54,6 +58,7 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         findings=sorted(findings, key=lambda found: found.severity != "error"),
         problems=problems,
         notes=[*notes, *_reordered(launches, alike), *_allowances(launches, rules, differences)],
+        identity=_identity(launches),
         identity_differences=differences,
         observations=sum(len(trace) for launch in launches for trace in launch.traces.values()),
         folders={launch.index: str(launch.path) for launch in launches},
@@ -71,6 +76,12 @@ def _verdict(launches: Sequence[Launch], findings: Sequence[Finding], problems: 
     if len(launches) < 2:
         return Verdict.NOT_JUDGED, [ONE_LAUNCH]
     return Verdict.REPRODUCIBLE, []
+
+
+def _identity(launches: Sequence[Launch]) -> str:
+    """Return the digest of rank 0's identity in the first launch that has one; empty where none has."""
+    ranks = (launch.identities.get(0, {}) for launch in launches)
+    return next((str(identity["digest"]) for identity in ranks if "digest" in identity), "")
 
 
 def _numbered(launches: Sequence[Launch]) -> list[Launch]:

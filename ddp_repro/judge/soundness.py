@@ -21,12 +21,17 @@ def launch_problems(launch: Launch) -> list[str]:
     What was said when it was loaded comes first; what a trace says by itself is checked again, for launches that were
     put together otherwise.
     """
-    problems = list(launch.problems)
+    problems = [_renumbered(launch, problem) for problem in launch.problems]
     if not problems:
         problems += _missing(launch)
         problems += _not_whole(launch)
     problems += _unobserved(launch)
     return problems
+
+
+def _renumbered(launch: Launch, problem: str) -> str:
+    """Return a sentence from loading, which knows the launch by its folder: with it where the number is another."""
+    return problem if launch.path.name == f"launch-{launch.index}" else f"{launch.path}: {problem}"
 
 
 def common_problems(launches: Sequence[Launch], differences: Sequence[FieldDifference]) -> list[str]:

@@ -1,0 +1,139 @@
+"""Tells a judgement on the terminal, in one screen; everything it says also stands in ``verdict.json``."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rich.console import Console
+from rich.text import Text
+
+from ddp_repro.errors import ReproError, Verdict
+from ddp_repro.judge.findings import Distance, Finding, Judgement
+from ddp_repro.judge.wording import counted, listed, numbered
+from ddp_repro.report.screen import LABEL_WIDTH, Line, Paragraph, fitted, printable
+from ddp_repro.report.verdict import Context
+from ddp_repro.trace.launch import Launch
+
+_LINES: Final = 22  # of 24: the verdict's own line and the prompt follow
+_NARROWEST: Final = 40
+_STYLES: Final = {Verdict.REPRODUCIBLE: "bold green", Verdict.DIVERGED: "bold red", Verdict.NOT_JUDGED: "bold yellow"}
+_MEANING: Final = {
+    Verdict.REPRODUCIBLE: "every observation was there and equal, and no invariant was broken",
+    Verdict.DIVERGED: "a difference or a broken invariant was found",
+    Verdict.NOT_JUDGED: "nothing could be concluded",
+}
+
+
+def print_report(judgement: Judgement, context: Context) -> None:
+    """Print the report to stdout; its last line is the verdict alone."""
+    render(judgement, context, Console(highlight=False))
+
+
+def print_error(error: ReproError) -> None:
+    """Print what is wrong and what to do next to stderr."""
+    console = Console(stderr=True, highlight=False)
+    _print(console, f"error: {error}", "bold red")
+    if error.hint:
+        _print(console, error.hint, "")
+
+
+def print_verdict(verdict: Verdict) -> None:
+    """Print the verdict alone to stdout."""
+    _print(Console(highlight=False), verdict.value, _STYLES[verdict])
+
+
+def print_recorded(launch: Launch) -> None:
+    """Print to stdout what a recorded launch holds and where."""
+    rows = sum(len(trace) for trace in launch.traces.values())
+    told = f"recorded {counted(rows, 'observation')} of {counted(len(launch.traces), 'rank')} in {launch.path}"
+    _print(Console(highlight=False), told, "")
+
+
+def render(judgement: Judgement, context: Context, console: Console) -> None:
+    """Print the report to ``console``, without markup, and plain where it is no terminal or ``NO_COLOR`` is set."""
+    height = max(_LINES, console.height - 2) if console.is_terminal else _LINES
+    width = max(console.width - 1, _NARROWEST)
+    for line in report_lines(judgement, context, width=width, height=height):
+        _print(console, f"{line.label:<{LABEL_WIDTH}}{line.text}".rstrip(), line.style)
+    _print(console, judgement.verdict.value, _STYLES[judgement.verdict])
+
+
+def report_lines(judgement: Judgement, context: Context, *, width: int, height: int) -> list[Line]:
+    """Return the lines of the report but the last: what matters most first, lists cut to ``height`` lines."""
+    errors = [finding for finding in judgement.findings if finding.severity == "error"]
+    warnings = [finding for finding in judgement.findings if finding.severity == "warning"]
+    fixed = [_headline(judgement)]
+    if errors:
+        fixed += _first(errors[0])
+    fixed += _where(judgement, context)
+    lists = [
+        [Paragraph(label="problem" if at == 0 else "", text=text) for at, text in enumerate(judgement.problems)],
+        [_brief(finding, "also" if at == 0 else "") for at, finding in enumerate(errors[1:])],
+        [_brief(finding, "warning") for finding in warnings],
+        [Paragraph(label="note", text=note) for note in judgement.notes],
+    ]
+    return fitted(fixed, lists, width, height)
+
+
+def _headline(judgement: Judgement) -> Paragraph:
+    seen = f"{counted(len(judgement.folders), 'launch')}, {counted(judgement.observations, 'observation')}"
+    text = f"{_MEANING[judgement.verdict]} ({seen})"
+    return Paragraph(label="verdict", text=f"{judgement.verdict.value}: {text}", style=_STYLES[judgement.verdict])
+
+
+def _first(finding: Finding) -> list[Paragraph]:
+    distance = f" ({_distance(finding.distance)})" if finding.distance else ""
+    paragraphs = [
+        Paragraph(label="first", text=_place(finding) + distance, at_most=3),
+        Paragraph(label="cause", text=f"{finding.title} [{finding.cause}]", style="bold"),
+        Paragraph(label="", text=finding.message, at_most=5),
+        Paragraph(label="change", text=finding.advice, at_most=4),
+    ]
+    if finding.reproduce:
+        paragraphs.append(Paragraph(label="reproduce", text=finding.reproduce, at_most=3))
+    return paragraphs
+
+
+def _place(finding: Finding) -> str:
+    parts = [numbered("launch", finding.launches)]
+    if finding.step is not None:
+        parts.append("before step 0" if finding.step < 0 else f"step {finding.step}")
+    if finding.ranks:
+        parts.append(numbered("rank", finding.ranks))
+    if finding.phase:
+        parts.append(finding.phase)
+    if finding.name:
+        parts.append(finding.name)
+    if finding.operator:
+        parts.append(f"operator {finding.operator}" + (f" at {finding.source}" if finding.source else ""))
+    return ", ".join(parts)
+
+
+def _distance(distance: Distance) -> str:
+    return f"{distance.max_ulp:,} ULP, {distance.elements:,} of {counted(distance.of, 'element')}"
+
+
+def _brief(finding: Finding, label: str) -> Paragraph:
+    style = "yellow" if finding.severity == "warning" else ""
+    return Paragraph(label=label, text=f"{_place(finding)}: {finding.message}", style=style, at_most=3)
+
+
+def _where(judgement: Judgement, context: Context) -> list[Paragraph]:
+    paragraphs = []
+    if len(judgement.classes) > 1:
+        groups = listed([f"[{', '.join(map(str, one))}]" for one in judgement.classes], at_most=8)
+        paragraphs.append(Paragraph(label="classes", text=f"launches of equal bits: {groups}", at_most=2))
+    folders = list(judgement.folders.values())
+    inside = all(Path(folder).parent == context.run.path for folder in folders)
+    files = f"{context.run.verdict}, traces in " + ("launch-<i> beside it" if inside else listed(folders, at_most=2))
+    paragraphs.append(Paragraph(label="files", text=files, at_most=2))
+    if judgement.identity:
+        paragraphs.append(Paragraph(label="identity", text=f"{judgement.identity[:16]}…, level {context.level}"))
+    return paragraphs
+
+
+def _print(console: Console, text: str, style: str) -> None:
+    lines: Sequence[str] = text.splitlines() or [""]
+    for line in lines:
+        # NO_COLOR alone would leave bold type on.
+        console.print(Text(printable(line), style="" if console.no_color else style), soft_wrap=True)

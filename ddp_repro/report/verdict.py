@@ -1,0 +1,55 @@
+"""``verdict.json``: everything that was found, for machines; docs/verdict.md explains each key."""
+
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from ddp_repro.judge.findings import FieldDifference, Finding, Judgement
+from ddp_repro.trace.layout import RunFolder
+
+SCHEMA_VERSION: Final = 1
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Context:
+    """What a report says besides the judgement: the run's folder, the command and the level it was held to."""
+
+    run: RunFolder
+    command: str
+    level: str = "same-stack"
+
+
+def verdict_document(judgement: Judgement, context: Context) -> dict[str, Any]:
+    """Return the content of ``verdict.json``, plain JSON types only."""
+    return {
+        "schema": SCHEMA_VERSION,
+        "verdict": judgement.verdict.value,
+        "exit_code": int(judgement.verdict.exit_code),
+        "command": context.command,
+        "level": context.level,
+        "folder": str(context.run.path),
+        "launches": [{"launch": number, "folder": folder} for number, folder in judgement.folders.items()],
+        "observations": judgement.observations,
+        "classes": judgement.classes,
+        "identity": {
+            "digest": judgement.identity,
+            "differences": [_difference(difference) for difference in judgement.identity_differences],
+        },
+        "problems": judgement.problems,
+        "findings": [_finding(finding) for finding in judgement.findings],
+        "notes": judgement.notes,
+    }
+
+
+def _difference(difference: FieldDifference) -> dict[str, Any]:
+    return {"field": difference.field, "values": difference.values, "allowed": difference.allowed}
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    return {
+        **asdict(finding),
+        "launches": list(finding.launches),
+        "ranks": list(finding.ranks),
+        "names": list(finding.names),
+        "phase": finding.phase or None,
+        "name": finding.name or None,
+    }
