@@ -76,8 +76,11 @@ def schema_version(metadata: Mapping[bytes, bytes]) -> int:
     return int(metadata[b"schema"])
 
 
-def meta_of(metadata: Mapping[bytes, bytes]) -> TraceMeta:
-    """Read back what ``arrow_schema`` wrote; ``KeyError`` or ``ValueError`` where it is not there."""
+def meta_of(schema: pa.Schema) -> TraceMeta:
+    """Read back what ``arrow_schema`` was given; ``KeyError`` or ``ValueError`` where these are not its columns."""
+    if not schema.equals(pa.schema(_FIELDS)):
+        raise ValueError("not the columns of a trace")
+    metadata = schema.metadata
     return TraceMeta(
         identity=metadata[b"identity"].decode(),
         launch=int(metadata[b"launch"]),

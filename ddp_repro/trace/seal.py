@@ -10,6 +10,7 @@ The first group of a file (schema and an empty batch) is sealed in the same way 
 newer trace is told from a damaged one.
 """
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
@@ -18,8 +19,7 @@ import xxhash
 from pyarrow import ipc
 
 SEAL_KEY: Final = "seal"
-_MARK: Final = b"xxh3-128="
-_ROWS_DIGITS: Final = 16
+_SEAL: Final = re.compile(rb"rows=([0-9]{16}) xxh3-128=")
 _HEX: Final = 32
 _ZEROS: Final = b"0" * _HEX
 _FRAME: Final = 8  # continuation marker and length before each message
@@ -28,7 +28,7 @@ END_OF_STREAM: Final = b"\xff\xff\xff\xff\x00\x00\x00\x00"
 
 def seal_text(rows: int, digest: str) -> str:
     """Return a seal: the rows up to the end of its batch, and the 32 hexadecimal digits of the digest."""
-    return f"rows={rows:0{_ROWS_DIGITS}d} {_MARK.decode()}{digest}"
+    return f"rows={rows:016d} xxh3-128={digest}"
 
 
 class Sealer:
@@ -70,12 +70,10 @@ def intact_prefix(data: pa.Buffer) -> Intact:
     while (message := _next_message(messages)) is not None:
         end = source.tell()
         if message.type == "record batch":
-            head = bytes(view[start : min(start + _FRAME + message.metadata.size, end)])
-            at = head.find(_MARK) + len(_MARK)
-            if at < len(_MARK) or not _matches(running, view[size:end], start - size + at):
+            seal = _SEAL.search(bytes(view[start : min(start + _FRAME + message.metadata.size, end)]))
+            if seal is None or not _matches(running, view[size:end], start - size + seal.end()):
                 break
-            rows = int(head[at - len(_MARK) - 1 - _ROWS_DIGITS : at - len(_MARK) - 1])
-            size = end
+            size, rows = end, int(seal[1])
         start = end
     rest = bytes(view[size : size + len(END_OF_STREAM) + 1])
     ended = rest == END_OF_STREAM

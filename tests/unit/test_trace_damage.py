@@ -4,13 +4,14 @@ import errno
 import os
 import resource
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -185,6 +186,33 @@ def test_hostile_lengths_are_noticed(recorded: Recorded, value: bytes) -> None:
             intact = intact_prefix(pa.py_buffer(data))
             assert intact.size < at + len(value)
             assert not intact.ended
+
+
+def forged(recorded: Recorded, data: bytearray) -> bytes:
+    """Seal ``data`` (as long as the original) anew, so that damage gets as far as Arrow's decoder."""
+    running = xxhash.xxh3_128()
+    for start, end in pairwise([0, *recorded.ends]):
+        at = recorded.data.index(b"xxh3-128=", start) + len(b"xxh3-128=")
+        data[at : at + 32] = b"0" * 32
+        running.update(data[start:end])
+        data[at : at + 32] = running.hexdigest().encode()
+    return bytes(data)
+
+
+def test_forged_seals_are_seals(recorded: Recorded) -> None:
+    assert forged(recorded, bytearray(recorded.data)) == recorded.data
+
+
+@settings(max_examples=1000, deadline=None)
+@given(at=st.floats(0, 1, exclude_max=True), bit=st.integers(0, 7))
+def test_not_even_a_forged_trace_stops_the_reader(recorded: Recorded, at: float, bit: int) -> None:
+    """It may tell anything, as its seals are right; but it neither crashes nor raises what is no ``ReproError``."""
+    data = bytearray(recorded.data)
+    data[int(at * len(data))] ^= 1 << bit
+    with suppress(ReproError):
+        trace = trace_in(pa.py_buffer(forged(recorded, data)), Path("rank-0.arrows"))
+        assert len(trace) <= len(recorded.whole) + 1
+        observations(trace)
 
 
 def test_a_closed_trace_is_read_from_disk_while_an_open_one_is_cut(tmp_path: Path) -> None:
