@@ -5,6 +5,7 @@ so that strides make no difference. Memory is read where it lies, without a copy
 """
 
 import ctypes
+import functools
 import sys
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
@@ -67,7 +68,12 @@ def spec_of(tensor: torch.Tensor) -> str:
 
 def bytes_digest(content: bytes | bytearray | memoryview, spec: str) -> bytes:
     """Return the digest (16 bytes) of ``content`` as something that ``spec`` describes."""
-    return xxh3_128_digest(content, xxh3_64_intdigest(spec.encode()))
+    return xxh3_128_digest(content, _seed(spec))
+
+
+@functools.lru_cache(maxsize=4096)
+def _seed(spec: str) -> int:
+    return xxh3_64_intdigest(spec.encode())
 
 
 def spec_text(dtype: torch.dtype, shape: Sequence[int]) -> str:

@@ -1,6 +1,5 @@
 """Names of parameters and buffers: qualified, without what wrappers put in between, found by identity."""
 
-import gc
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -8,6 +7,8 @@ from typing import Any, Final
 
 import torch
 from torch import nn
+
+from ddp_repro.observe.census import living
 
 _WRAPPERS: Final = frozenset({"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"})
 """Attributes that torch.compile, activation checkpointing and FSDP put into a qualified name."""
@@ -101,6 +102,6 @@ def _holds(slots: list[Slot], wanted: set[int]) -> bool:
 
 
 def _root_modules() -> list[nn.Module]:
-    modules = [thing for thing in gc.get_objects() if issubclass(type(thing), nn.Module) and "_modules" in vars(thing)]
+    modules = [module for module in living(nn.Module) if "_modules" in vars(module)]
     children = {id(child) for module in modules for child in vars(module)["_modules"].values()}
     return [module for module in modules if id(module) not in children]

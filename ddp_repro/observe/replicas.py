@@ -10,10 +10,11 @@ from torch.nn.parallel import DistributedDataParallel
 from torch.utils.hooks import RemovableHandle
 
 from ddp_repro.observe import torch_internals
+from ddp_repro.observe.digest import bytes_digest, observation
 from ddp_repro.observe.names import Names, Slot, buffer_slots, parameter_slots
 from ddp_repro.observe.recorder import BEFORE_THE_FIRST_STEP, Recorder
 
-_GRAD_LOCAL: Final = "grad_local"
+LAYOUT_SPEC: Final = "layout"
 
 
 class Replica:
@@ -34,7 +35,7 @@ class Replica:
         """Names of the parameters that got gradients in the backward that is under way."""
         self.entered = False
         """Whether its forward ran since the last step."""
-        self.layout: tuple[object, ...] = ()
+        self._layout: tuple[bool, bytes] | None = None
         self._handles: list[RemovableHandle] = []
         self._hooked: dict[int, torch.Tensor] = {}
         self.refresh()
@@ -84,6 +85,13 @@ class Replica:
         self._handles.clear()
         self._hooked.clear()
 
+    def layout_digest(self, ddp: DistributedDataParallel) -> bytes:
+        """Return the digest (16 bytes) of the layout of DDP's buckets, which changes when they are rebuilt."""
+        rebuilt = torch_internals.buckets_were_rebuilt(ddp)
+        if self._layout is None or self._layout[0] is not rebuilt:
+            self._layout = (rebuilt, bytes_digest(torch_internals.bucket_layout(ddp).encode(), LAYOUT_SPEC))
+        return self._layout[1]
+
     def record_initial(self, recorder: Recorder) -> None:
         """Record parameters and buffers as DDP left them when it was built."""
         first = len(recorder.rows)
@@ -102,11 +110,14 @@ class Replica:
 
 
 def _local_gradient_hook(recorder: Recorder, name: str, touched: set[str]) -> Callable[[torch.Tensor], None]:
+    rows = recorder.rows  # the same list for the recorder's whole life
+
     def hook(parameter: torch.Tensor) -> None:
         gradient = parameter.grad
         if gradient is not None:
             touched.add(name)
-            recorder.add(_GRAD_LOCAL, name, gradient)
+            spec, digest = observation(gradient)
+            rows.append((recorder.step, "grad_local", name, spec.text, digest, None))
 
     return hook
 

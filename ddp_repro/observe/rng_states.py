@@ -1,5 +1,6 @@
 """Digests of the states of random number generators. Reading one draws nothing and moves no state."""
 
+import ctypes
 import functools
 import random
 import struct
@@ -10,12 +11,14 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import torch
+from xxhash import xxh3_128_digest
 
 from ddp_repro.observe.digest import bytes_digest, tensor_digest
 from ddp_repro.observe.torch_internals import device_generators
 
 SPEC: Final = "state"
 
+_MT19937_WORDS: Final = ctypes.c_uint32 * 625  # 624 words of state and the place among them
 _PYTHON_STATE: Final = struct.Struct("<625I")
 _DEPTH: Final = 4  # how far from the data set a private generator is looked for …
 _THINGS: Final = 512  # … among so many objects …
@@ -27,7 +30,7 @@ def process_states() -> list[tuple[str, bytes]]:
     states = [("python", _python_state(random.getstate()))]
     numpy_random = sys.modules.get("numpy.random")
     if numpy_random is not None:
-        states.append(("numpy", _numpy_state(numpy_random.get_state(legacy=False))))
+        states.append(("numpy", _global_numpy.digest(numpy_random)))
     states.append(("torch", tensor_digest(torch.get_rng_state())))
     states.extend((name, tensor_digest(generator.get_state())) for name, generator in device_generators())
     return states
@@ -40,6 +43,38 @@ def _python_state(state: tuple[Any, ...]) -> bytes:
 
 def _numpy_state(state: dict[str, Any]) -> bytes:
     return bytes_digest(b"".join(_encoded(state)), SPEC)
+
+
+class _GlobalNumpy:
+    """The state of NumPy's global generator, read in full only where it can have changed.
+
+    NumPy builds the state that it tells word by word (30 µs), so the words are looked at where they lie first. A normal
+    number that is kept for the next draw is not among them: it comes with a draw, which changes the words, and while
+    there is one the state is read in full. (Unseen is only a restored state of the very same words with such a number.)
+    """
+
+    def __init__(self) -> None:
+        self._known: tuple[bytes, bytes] | None = None
+
+    def digest(self, numpy_random: Any) -> bytes:
+        """Return the digest (16 bytes) of the state of the generator behind ``numpy.random``'s functions."""
+        words = self._words(numpy_random)
+        if self._known is not None and words is not None and self._known[0] == words:
+            return self._known[1]
+        state = numpy_random.get_state(legacy=False)
+        digest = _numpy_state(state)
+        self._known = (words, digest) if words is not None and state.get("has_gauss") == 0 else None
+        return digest
+
+    @staticmethod
+    def _words(numpy_random: Any) -> bytes | None:
+        generator = global_numpy_generator(numpy_random)._bit_generator  # noqa: SLF001 -- the public way makes a new generator
+        if type(generator) is not numpy_random.MT19937:
+            return None
+        return xxh3_128_digest(_MT19937_WORDS.from_address(generator.ctypes.state_address))
+
+
+_global_numpy: Final = _GlobalNumpy()
 
 
 def _encoded(state: dict[str, Any]) -> Iterator[bytes]:
@@ -93,8 +128,13 @@ def _kind(thing: Any) -> str | None:
         return None
     if issubclass(type(thing), numpy_random.Generator):
         return "numpy"
-    legacy = issubclass(type(thing), numpy_random.RandomState) and thing is not numpy_random.mtrand._rand  # noqa: SLF001 -- the global one has no public name
+    legacy = issubclass(type(thing), numpy_random.RandomState) and thing is not global_numpy_generator(numpy_random)
     return "numpy legacy" if legacy else None
+
+
+def global_numpy_generator(numpy_random: Any) -> Any:
+    """Return the ``RandomState`` whose bound methods NumPy's global functions are."""
+    return numpy_random.random_sample.__self__
 
 
 def _python_global() -> object:

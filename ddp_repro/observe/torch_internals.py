@@ -125,6 +125,10 @@ def bucket_layout(ddp: DistributedDataParallel) -> str:
     """
     reads: Any = ddp
     data = reads._get_ddp_logging_data()
+    if buckets_were_rebuilt(ddp) and not data.get("rebuilt_bucket_sizes"):
+        # What DDP tells lags an iteration behind the buckets in force; this has it look at them (and at its timers).
+        reads.logger.set_runtime_stats_and_log()
+        data = reads._get_ddp_logging_data()
     keys = ("bucket_cap_bytes", "bucket_sizes", "rebuilt_bucket_sizes", "rebuilt_per_bucket_param_indices")
     lines = [f"{key}={data.get(key, '')}" for key in keys]
     return "\n".join([f"rebuilt={int(buckets_were_rebuilt(ddp))}", *lines])

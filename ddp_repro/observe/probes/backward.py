@@ -3,18 +3,16 @@
 import functools
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 import torch
 
 from ddp_repro.observe import torch_internals
-from ddp_repro.observe.digest import bytes_digest, observation
+from ddp_repro.observe.digest import observation
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.replacement import Detach, replace_attribute
-from ddp_repro.observe.replicas import Replica
+from ddp_repro.observe.replicas import LAYOUT_SPEC, Replica
 from ddp_repro.observe.scene import Scene
-
-_LAYOUT_SPEC: Final = "layout"
 
 
 class _Depth:
@@ -96,17 +94,13 @@ def _finish(scene: Scene, *, succeeded: bool) -> None:
 
 
 def _record_reduced(scene: Scene, replica: Replica) -> None:
-    recorder = scene.recorder
+    step, rows = scene.recorder.step, scene.recorder.rows
     for slot, parameter, managed in replica.parameters:
         gradient = parameter.grad
         if gradient is not None and managed:
-            recorder.add("grad_reduced", slot.name, gradient, replicated=True)
-    _record_layout(recorder, replica)
-
-
-def _record_layout(recorder: Recorder, replica: Replica) -> None:
+            spec, digest = observation(gradient)
+            rows.append((step, "grad_reduced", slot.name, spec.replicated, digest, None))
     ddp = replica.ddp()
-    if ddp is None or not torch_internals.reduces_in_buckets(ddp):
-        return
-    digest = bytes_digest(torch_internals.bucket_layout(ddp).encode(), _LAYOUT_SPEC)
-    recorder.rows.append((recorder.step, "grad_reduced", f"{replica.prefix}bucket_layout", _LAYOUT_SPEC, digest, None))
+    if ddp is not None and torch_internals.reduces_in_buckets(ddp):
+        name, digest = f"{replica.prefix}bucket_layout", replica.layout_digest(ddp)
+        rows.append((step, "grad_reduced", name, LAYOUT_SPEC, digest, None))

@@ -1,7 +1,6 @@
 """Sees modules come under DDP: initial values, local gradients, buffers on entry to the forward."""
 
 import functools
-import gc
 import weakref
 from collections.abc import Callable
 from typing import Any
@@ -11,6 +10,7 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ddp_repro.observe import torch_internals
+from ddp_repro.observe.census import living
 from ddp_repro.observe.replacement import Detach, replace_attribute
 from ddp_repro.observe.replicas import Replica
 from ddp_repro.observe.scene import Scene
@@ -19,9 +19,9 @@ from ddp_repro.observe.scene import Scene
 def attach(scene: Scene) -> Detach:
     """Watch the DDP objects that there are and those that are built from now on."""
     active = [True]
-    for thing in gc.get_objects():
-        if issubclass(type(thing), DistributedDataParallel) and "module" in vars(thing).get("_modules", {}):
-            _observe(scene, thing)
+    for ddp in living(DistributedDataParallel):
+        if "module" in vars(ddp).get("_modules", {}):
+            _observe(scene, ddp)
     restore = replace_attribute(DistributedDataParallel, "__init__", lambda init: _watched_init(init, scene, active))
 
     def detach() -> None:

@@ -1,0 +1,23 @@
+"""Finds the objects of a class that live in this process."""
+
+import gc
+from typing import TypeVar
+
+_T = TypeVar("_T")
+
+
+def living(kind: type[_T]) -> list[_T]:
+    """Return the living objects of ``kind`` and its subclasses."""
+    kinds = _subclasses(kind)
+    return [thing for thing in gc.get_objects() if type(thing) in kinds]
+
+
+def _subclasses(kind: type) -> set[type]:
+    found = {kind}
+    waiting = [kind]
+    while waiting:
+        subclasses: list[type] = type.__subclasses__(waiting.pop())
+        below = [subclass for subclass in subclasses if subclass not in found]
+        found.update(below)
+        waiting.extend(below)
+    return found
