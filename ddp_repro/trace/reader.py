@@ -1,95 +1,24 @@
 """Reads a trace: what is whole in it, and one sentence about what is not."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import xxhash
 from pyarrow import ipc
 
 from ddp_repro.errors import ReproError
+from ddp_repro.trace.observations import Observation, Trace
 from ddp_repro.trace.schema import CLOSING_PHASE, SCHEMA_VERSION, TraceMeta, meta_of, schema_version
 from ddp_repro.trace.seal import Intact, intact_prefix
 
+__all__ = ["Observation", "Trace", "read_trace", "trace_in"]
+
 _DECODED_COLUMNS: Final = [0, 2, 3, 4, 5, 6]  # all but seq, which counts the rows
 _ROWS_AT_ONCE: Final = 1 << 15  # many small batches are joined before they are copied
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Observation:
-    """One row of a trace; ``digest`` has 16 bytes."""
-
-    step: int
-    seq: int
-    phase: str
-    name: str
-    spec: str
-    digest: bytes
-    value: float | None
-
-
-@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
-class Trace:
-    """The observations of one rank, as columns of n rows in execution order, without the closing row.
-
-    ``phase``, ``name`` and ``spec`` are codes into ``phases``, ``names`` and ``specs``, which hold the labels in order
-    of first appearance. ``value`` is NaN where ``valid`` is false. ``end`` is the reason on the closing row (``None``:
-    there is none), ``damage`` one sentence on why the trace is not whole (``None``: it is).
-    """
-
-    meta: TraceMeta
-    step: npt.NDArray[np.int32]
-    seq: npt.NDArray[np.int64]
-    phase: npt.NDArray[np.int32]
-    name: npt.NDArray[np.int32]
-    spec: npt.NDArray[np.int32]
-    digest: npt.NDArray[np.uint64]
-    value: npt.NDArray[np.float64]
-    valid: npt.NDArray[np.bool_]
-    phases: list[str]
-    names: list[str]
-    specs: list[str]
-    end: str | None
-    damage: str | None
-
-    @property
-    def whole(self) -> bool:
-        """Whether every observation that the rank made is here."""
-        return self.damage is None
-
-    @property
-    def content(self) -> str:
-        """A digest over all rows and nothing else: equal exactly where the observations are equal."""
-        running = xxhash.xxh3_128()
-        for column in (self.step, self.phase, self.name, self.spec, self.digest, self.value, self.valid):
-            running.update(np.ascontiguousarray(column).view(np.uint8).data)
-        for labels in (self.phases, self.names, self.specs):
-            running.update(repr(labels).encode())
-        return running.hexdigest()
-
-    def __len__(self) -> int:
-        """Return the number of observations."""
-        return len(self.step)
-
-    def observation(self, row: int) -> Observation:
-        """Return row ``row`` with its labels."""
-        return Observation(
-            step=int(self.step[row]),
-            seq=int(self.seq[row]),
-            phase=self.phases[self.phase[row]],
-            name=self.names[self.name[row]],
-            spec=self.specs[self.spec[row]],
-            digest=self.digest[row].tobytes(),
-            value=float(self.value[row]) if self.valid[row] else None,
-        )
-
-    def rows_of(self, step: int) -> npt.NDArray[np.int64]:
-        """Return the rows of optimizer step ``step``, in execution order."""
-        return np.flatnonzero(self.step == step)
 
 
 def read_trace(path: Path) -> Trace:

@@ -1,0 +1,82 @@
+"""What one rank observed: the columns of its trace in memory."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import xxhash
+
+from ddp_repro.trace.schema import TraceMeta
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Observation:
+    """One row of a trace; ``digest`` has 16 bytes."""
+
+    step: int
+    seq: int
+    phase: str
+    name: str
+    spec: str
+    digest: bytes
+    value: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Trace:
+    """The observations of one rank, as columns of n rows in execution order, without the closing row.
+
+    ``phase``, ``name`` and ``spec`` are codes into ``phases``, ``names`` and ``specs``, which hold the labels in order
+    of first appearance. ``value`` is NaN where ``valid`` is false. ``end`` is the reason on the closing row (``None``:
+    there is none), ``damage`` one sentence on why the trace is not whole (``None``: it is).
+    """
+
+    meta: TraceMeta
+    step: npt.NDArray[np.int32]
+    seq: npt.NDArray[np.int64]
+    phase: npt.NDArray[np.int32]
+    name: npt.NDArray[np.int32]
+    spec: npt.NDArray[np.int32]
+    digest: npt.NDArray[np.uint64]
+    value: npt.NDArray[np.float64]
+    valid: npt.NDArray[np.bool_]
+    phases: list[str]
+    names: list[str]
+    specs: list[str]
+    end: str | None
+    damage: str | None
+
+    @property
+    def whole(self) -> bool:
+        """Whether every observation that the rank made is here."""
+        return self.damage is None
+
+    @property
+    def content(self) -> str:
+        """A digest over all rows and nothing else: equal exactly where the observations are equal."""
+        running = xxhash.xxh3_128()
+        for column in (self.step, self.phase, self.name, self.spec, self.digest, self.value, self.valid):
+            running.update(np.ascontiguousarray(column).view(np.uint8).data)
+        for labels in (self.phases, self.names, self.specs):
+            running.update(repr(labels).encode())
+        return running.hexdigest()
+
+    def __len__(self) -> int:
+        """Return the number of observations."""
+        return len(self.step)
+
+    def observation(self, row: int) -> Observation:
+        """Return row ``row`` with its labels."""
+        return Observation(
+            step=int(self.step[row]),
+            seq=int(self.seq[row]),
+            phase=self.phases[self.phase[row]],
+            name=self.names[self.name[row]],
+            spec=self.specs[self.spec[row]],
+            digest=self.digest[row].tobytes(),
+            value=float(self.value[row]) if self.valid[row] else None,
+        )
+
+    def rows_of(self, step: int) -> npt.NDArray[np.int64]:
+        """Return the rows of optimizer step ``step``, in execution order."""
+        return np.flatnonzero(self.step == step)
