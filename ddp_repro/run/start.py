@@ -5,8 +5,6 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-import torch
-
 from ddp_repro.errors import ReproError
 
 _STARTED_WITH = Path("/proc/self/environ")
@@ -39,11 +37,17 @@ def verify(variables: Mapping[str, str], threads: int | None) -> None:
     seed = variables.get("PYTHONHASHSEED")
     if not wrong and seed is not None and hash_seed_in_force() != int(seed):
         wrong.append("Python was told to ignore PYTHONHASHSEED (-E or -I)")
-    if threads is not None and torch.get_num_threads() != threads:
-        wrong.append(f"torch uses {torch.get_num_threads()} threads")
+    if threads is not None:
+        wrong += _other_threads(threads)
     if wrong:
         needed = " ".join(f"{name}={value}" for name, value in variables.items())
         raise ReproError(
             f"the environment of this rank is not the one that the run asks for: {', '.join(wrong)}",
             hint=f"start ranks through ddp_repro, or set {needed} before Python starts",
         )
+
+
+def _other_threads(threads: int) -> list[str]:
+    import torch  # noqa: PLC0415 - the rest of this module is read by what starts in milliseconds
+
+    return [] if torch.get_num_threads() == threads else [f"torch uses {torch.get_num_threads()} threads"]

@@ -9,6 +9,8 @@ from ddp_repro.errors import ReproError
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
+_SHARES = ("dropout", "corruption")
+_POSITIVE = ("batch_size", "width", "hidden", "depth", "heads", "context", "reach", "lr")
 _O = TypeVar("_O", bound="DataclassInstance")
 
 
@@ -37,6 +39,8 @@ def _of_type(name: str, value: Any, default: Any) -> Any:
         raise ReproError(
             f"workload.{name}={value!r} is not of type {expected.__name__}", hint=f"try workload.{name}={default!r}"
         )
-    if value < 0 or (value == 0 and expected is int):
+    if value < 0 or (value == 0 and name in _POSITIVE):
         raise ReproError(f"workload.{name}={value!r} is too small", hint=f"try workload.{name}={default!r}")
+    if value >= 1 and name in _SHARES:
+        raise ReproError(f"workload.{name}={value!r} is no share of 1", hint=f"try workload.{name}={default!r}")
     return value
