@@ -125,7 +125,7 @@ def _aligned(labels: Labels, a: Rows, b: Rows, apart: tuple[Index, Index]) -> tu
     pairs = paired(labels, a.take(rows_a), b.take(rows_b))
     changed = _changed(a, b, rows_a[pairs.a], rows_b[pairs.b])
     unmatched = _unmatched(labels, a, b, (rows_a[pairs.only_a], rows_b[pairs.only_b]))
-    order = _data_order(labels, a, b, apart)
+    order = _data_order(labels, a, rows_a[pairs.a], rows_b[pairs.b])
     return [changed, *unmatched, order], _moved(pairs.b)
 
 
@@ -141,13 +141,12 @@ def _unmatched(labels: Labels, a: Rows, b: Rows, only: tuple[Index, Index]) -> l
     ]
 
 
-def _data_order(labels: Labels, a: Rows, b: Rows, apart: tuple[Index, Index]) -> _Part:
-    """Return the first place at which the data rows follow each other in another order."""
-    data = labels.phase("data")
-    in_a, in_b = (rows[side.phase[rows] == data] for side, rows in zip((a, b), apart, strict=True))
-    uneven = _uneven(a.take(in_a), b.take(in_b))
-    first = np.flatnonzero(uneven)[:1]
-    return _Part(kind=Kind.ORDER, a=in_a[first], b=in_b[first])
+def _data_order(labels: Labels, a: Rows, rows_a: Index, rows_b: Index) -> _Part:
+    """Return the first place at which data rows that both have follow each other in another order."""
+    data = a.phase[rows_a] == labels.phase("data")
+    in_a, in_b = rows_a[data], rows_b[data]
+    first = np.flatnonzero(in_b != np.sort(in_b))[:1]
+    return _Part(kind=Kind.ORDER, a=in_a[first], b=np.sort(in_b)[first])
 
 
 def _moved(partners: Index) -> int:
@@ -161,10 +160,12 @@ def _first(labels: Labels, a: Rows, b: Rows, parts: Sequence[_Part]) -> Divergen
         return None
     kinds = np.repeat(np.arange(len(parts)), [len(part.a) for part in parts])
     rows_a, rows_b = (np.concatenate([getattr(part, side) for part in parts]) for side in ("a", "b"))
-    seen = _seen(a, b, rows_a, rows_b)
-    here = np.flatnonzero(seen.step == seen.step.min())
-    seen = seen.take(here)
-    place = causal_places(labels, seen)
+    step = np.concatenate([a.step, b.step])[np.where(rows_a == _NO_ROW, len(a) + rows_b, rows_a)]
+    here = np.flatnonzero(step == step.min())
+    seen = _seen(a, b, rows_a[here], rows_b[here])
+    # Another spec can move a buffer from one place to another: the earlier one counts.
+    other = _seen(b, a, rows_b[here], rows_a[here])
+    place = np.minimum(causal_places(labels, seen), causal_places(labels, other))
     row = _earlier(rows_a[here], rows_b[here])
     first = np.lexsort((seen.name, row, place))[0]
     pick = here[first]
@@ -184,7 +185,9 @@ def _first(labels: Labels, a: Rows, b: Rows, parts: Sequence[_Part]) -> Divergen
 
 def _seen(a: Rows, b: Rows, rows_a: Index, rows_b: Index) -> Rows:
     """Return the rows of ``a``, and those of ``b`` where ``a`` has none."""
-    return Rows.joined(a, b).take(np.where(rows_a >= 0, rows_a, len(a) + rows_b))
+    in_a = rows_a != _NO_ROW
+    both = Rows.joined(a.take(rows_a[in_a]), b.take(rows_b[~in_a]))
+    return both.take(np.argsort(np.concatenate([np.flatnonzero(in_a), np.flatnonzero(~in_a)])))
 
 
 def _earlier(rows_a: Index, rows_b: Index) -> Index:

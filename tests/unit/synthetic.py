@@ -12,6 +12,7 @@ import xxhash
 from ddp_repro.trace.document import write_json
 from ddp_repro.trace.launch import Launch, LaunchRecord, RankExit, load_launch, write_launch_record
 from ddp_repro.trace.layout import LaunchFolder
+from ddp_repro.trace.reader import Trace
 from ddp_repro.trace.schema import TraceMeta
 from ddp_repro.trace.writer import TraceWriter
 
@@ -203,8 +204,10 @@ def from_step(rows: Rows, step: int, phase: str, content: str = "changed") -> Ro
     concerned = order[order.index(phase) :]
 
     def is_reached(row: Row) -> bool:
+        if row.name in ("bucket_layout", "group0.lr"):
+            return False
         now = row.step == step and row.phase in concerned and not (row.phase == "buffer" and "replicated" in row.spec)
-        return now or (row.step > step and row.phase in order and row.name not in ("bucket_layout", "group0.lr"))
+        return now or (row.step > step and row.phase in order)
 
     return [replace(row, content=f"{content} {row.content}") if is_reached(row) else row for row in rows]
 
@@ -288,3 +291,39 @@ def digest(row: Row) -> bytes:
 def float32(value: float) -> float:
     """Return ``value`` rounded to single precision."""
     return float(struct.unpack("<f", struct.pack("<f", value))[0])
+
+
+def trace_of(rows: Rows, *, rank: int = 0, labels_first: Sequence[Row] = ()) -> Trace:
+    """Return the trace of ``rows`` without a file; the labels of ``labels_first`` get the first codes."""
+    columns: dict[str, Any] = {}
+    for column in ("phase", "name", "spec"):
+        codes: dict[str, int] = {}
+        for row in [*labels_first, *rows]:
+            codes.setdefault(getattr(row, column), len(codes))
+        columns[column] = np.array([codes[getattr(row, column)] for row in rows], np.int32)
+        columns[f"{column}s"] = list(codes)
+    values = [row.value for row in rows]
+    return Trace(
+        meta=TraceMeta(identity="", launch=0, rank=rank, world_size=1, capture="step"),
+        step=np.array([row.step for row in rows], np.int32),
+        seq=np.arange(len(rows), dtype=np.int64),
+        digest=np.frombuffer(b"".join(digest(row) for row in rows), np.uint64).reshape(-1, 2),
+        value=np.array([np.nan if value is None else value for value in values], np.float64),
+        valid=np.array([value is not None for value in values], np.bool_),
+        end="finished",
+        damage=None,
+        **columns,
+    )
+
+
+def launch_of(written: Ranks, *, index: int = 0) -> Launch:
+    """Return a launch of ``written`` without files, finished and with identities."""
+    record = LaunchRecord(launch=index, world_size=len(written), outcome="finished", reason="", ranks=[], seconds=1.0)
+    return Launch(
+        index=index,
+        path=Path(f"launch-{index}"),
+        record=record,
+        traces={rank: trace_of(rows, rank=rank) for rank, rows in written.items()},
+        identities={rank: identity(experiment__world_size=len(written)) for rank in written},
+        problems=[],
+    )

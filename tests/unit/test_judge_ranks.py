@@ -1,0 +1,140 @@
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from ddp_repro.judge.agreement import outside_majority, ranks_finding
+from ddp_repro.judge.findings import Finding
+from tests.unit.synthetic import PARAMETERS, Ranks, Row, Script, changed, launch_of, ranks
+
+FOUR = ranks(Script(world_size=4))
+TWO = ranks(Script(world_size=2))
+
+
+def found_in(written: Ranks, **options: Any) -> Finding:
+    found = ranks_finding(launch_of(written), **options)
+    assert found is not None
+    assert (found.witness, found.severity, found.launches) == ("ranks", "error", (0,))
+    return found
+
+
+@pytest.mark.parametrize("world_size", [1, 2, 3, 4])
+def test_clean_ranks_agree_though_data_losses_and_buffers_after_the_step_differ(world_size: int) -> None:
+    assert ranks_finding(launch_of(ranks(Script(world_size=world_size)))) is None
+
+
+@pytest.mark.parametrize(
+    ("where", "cause"),
+    [
+        ({"step": -1, "phase": "init", "name": "head.weight"}, "replica-initialisation"),
+        ({"step": 2, "phase": "buffer", "spec": "float32[4] replicated"}, "replica-buffers"),
+        ({"step": 2, "phase": "grad_reduced", "name": "conv.bias"}, "gradient-not-synchronised"),
+        ({"step": 2, "phase": "param", "name": "conv.bias"}, "replica-parameters"),
+    ],
+)
+def test_the_odd_rank_is_named_with_step_phase_and_name(where: dict[str, Any], cause: str) -> None:
+    found = found_in({**FOUR, 2: changed(FOUR[2], **where)})
+    assert (found.cause, found.step, found.ranks, found.phase) == (cause, where["step"], (2,), where["phase"])
+    assert found.name == where.get("name", "norm.mean")
+    assert "rank 2 differs from ranks 0, 1 and 3" in found.message
+
+
+def test_of_two_ranks_both_are_named_and_it_is_said_why() -> None:
+    found = found_in({**TWO, 1: changed(TWO[1], step=1, phase="param", name="conv.bias")})
+    assert found.ranks == (0, 1)
+    assert "no majority tells which is wrong" in found.message
+
+
+def test_exactly_the_tensors_concerned_are_named() -> None:
+    rows = changed(changed(FOUR[3], step=1, phase="param", name="conv.bias"), step=1, phase="param", name="head.weight")
+    found = found_in({**FOUR, 3: changed(rows, step=2, phase="param")})
+    assert found.names == ("conv.bias", "head.weight")
+    assert "2 tensors of 3 concerned: conv.bias and head.weight" in found.message
+
+
+def test_the_first_step_wins_and_then_the_first_phase() -> None:
+    rows = changed(changed(FOUR[1], step=1, phase="param"), step=1, phase="grad_reduced", name="conv.bias")
+    found = found_in({**FOUR, 1: rows, 2: changed(FOUR[2], step=2, phase="grad_reduced", name="conv.bias")})
+    assert (found.step, found.phase, found.ranks) == (1, "grad_reduced", (1,))
+
+
+def test_a_gradient_that_was_not_reduced_is_recognised() -> None:
+    local = {(row.step, row.name): row.content for row in FOUR[3] if row.phase == "grad_local"}
+    rows = [
+        replace(row, content=local[row.step, row.name])
+        if row.phase == "grad_reduced" and row.name in PARAMETERS and row.step >= 1
+        else row
+        for row in FOUR[3]
+    ]
+    found = found_in({**FOUR, 3: rows})
+    assert (found.step, found.ranks, found.names) == (1, (3,), PARAMETERS)
+    assert "on rank 3 the reduced gradient equals the local one" in found.message
+
+
+def test_another_learning_rate_on_one_rank_is_said() -> None:
+    rows = changed(changed(FOUR[0], step=2, phase="optimizer", name="group0.lr"), step=2, phase="param")
+    assert "the optimizer's group0.lr differs too" in found_in({**FOUR, 0: rows}).message
+
+
+def test_a_shape_that_differs_is_a_disagreement() -> None:
+    rows = [
+        replace(row, spec="float32[9] replicated") if (row.step, row.phase) == (1, "param") else row for row in FOUR[2]
+    ]
+    found = found_in({**FOUR, 2: rows})
+    assert (found.step, found.phase, found.ranks) == (1, "param", (2,))
+
+
+def test_a_rank_that_skips_a_step_is_found_at_that_step() -> None:
+    """Without its step, the next forward and backward count to the same one: they are its second."""
+    steps: list[Row] = []
+    for row in FOUR[1]:
+        if row.step == 2 and row.phase in ("grad_step", "param", "optimizer"):
+            continue
+        steps.append(replace(row, step=row.step - 1) if row.step > 2 else row)
+    found = found_in({**FOUR, 1: steps})
+    assert (found.cause, found.step, found.phase, found.ranks) == ("control-flow", 2, "buffer", (1,))
+
+
+def test_a_rank_that_makes_fewer_steps_is_found_where_it_ends() -> None:
+    found = found_in({**FOUR, 3: [row for row in FOUR[3] if row.step < 3]})
+    assert (found.cause, found.step, found.ranks) == ("control-flow", 3, (3,))
+    unmarked = {
+        rank: [replace(row, spec=row.spec.removesuffix(" replicated")) for row in rows] for rank, rows in FOUR.items()
+    }
+    found = found_in({**unmarked, 3: [row for row in unmarked[3] if row.step < 3]})
+    assert (found.cause, found.step, found.phase, found.ranks) == ("control-flow", 3, "optimizer", (3,))
+
+
+def test_only_what_is_marked_as_replicated_is_compared() -> None:
+    rows = [replace(row, spec=row.spec.removesuffix(" replicated")) for row in changed(FOUR[1], step=1, phase="param")]
+    unmarked = {
+        rank: [replace(row, spec=row.spec.removesuffix(" replicated")) for row in rows] for rank, rows in FOUR.items()
+    }
+    assert ranks_finding(launch_of({**unmarked, 1: rows})) is None
+
+
+def test_steps_after_the_end_of_what_is_whole_are_left_out() -> None:
+    cut = {**FOUR, 3: [row for row in FOUR[3] if row.step < 3]}
+    assert ranks_finding(launch_of(cut), before=2) is None
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        ("aaab", ((3,), True)),
+        ("abaa", ((1,), True)),
+        ("aabb", ((0, 1, 2, 3), False)),
+        ("ab", ((0, 1), False)),
+        ("abc", ((0, 1, 2), False)),
+        ("aab", ((2,), True)),
+    ],
+)
+def test_a_majority_is_more_than_half(values: str, expected: tuple[tuple[int, ...], bool]) -> None:
+    assert outside_majority(dict(enumerate(values))) == expected
+
+
+def test_sixty_four_ranks_are_compared() -> None:
+    many = {rank: FOUR[rank % 4] for rank in range(64)}
+    many[37] = changed(FOUR[1], step=1, phase="param", name="conv.bias")
+    found = found_in(many)
+    assert (found.step, found.phase, found.name, found.ranks) == (1, "param", "conv.bias", (37,))
