@@ -14,11 +14,13 @@ import time
 from pathlib import Path
 from typing import Any
 
+TEXT, DIGITS = "ddp_repro.workload.text.build", "ddp_repro.workload.digits.build"
+BASE = {"size": "base", "batch_size": 4, "context": 64}  # about 10 million parameters
 CASES = {
-    "text base, 4 x 64 tokens": {"target": "ddp_repro.workload.text.build", "size": "base", "batch_size": 4, "context": 64, "blocks": 16, "steps": 4},
-    "text tiny": {"target": "ddp_repro.workload.text.build", "size": "tiny", "blocks": 60, "steps": 10},
-    "digits tiny": {"target": "ddp_repro.workload.digits.build", "size": "tiny", "blocks": 60, "steps": 10},
-}  # fmt: skip
+    "text base, 4 x 64 tokens": {"target": TEXT, **BASE, "blocks": 16, "steps": 4},
+    "text tiny": {"target": TEXT, "size": "tiny", "blocks": 60, "steps": 10},
+    "digits tiny": {"target": DIGITS, "size": "tiny", "blocks": 60, "steps": 10},
+}
 RANKS = 2
 
 

@@ -1,5 +1,10 @@
 """Answers `check`: do repeated launches give the same bits, and if not, where first and why."""
 
+if __name__ == "__main__":  # before the other imports: a crash in one of them must not end with 1
+    from ddp_repro.entry import enter
+
+    enter("check")
+
 from contextlib import suppress
 
 from ddp_repro.cli import Command, run_command
@@ -7,6 +12,7 @@ from ddp_repro.config import CheckConfig, validate_launch
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.judge.judgement import Rules
 from ddp_repro.report.progress import Progress
+from ddp_repro.report.verdict import Context
 from ddp_repro.run.driver import Interrupted, Invocation
 from ddp_repro.run.launch import Plan, make_launches
 from ddp_repro.run.place import place_run
@@ -28,13 +34,10 @@ def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
     rules = Rules(
         allow=tuple(config.compare.allow), level=config.level, reproduce=invocation.text, expected=config.launches
     )
-    return judge_and_tell(load_launches(folder.launches()), rules, folder)
+    context = Context(run=folder, command=invocation.text, level=config.level)
+    return judge_and_tell(load_launches(folder.launches()), rules, context)
 
 
 def main() -> None:
     """Run as ``python -m ddp_repro.check``."""
     run_command(Command(name="check", schema=CheckConfig, run=check))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,7 +1,6 @@
 """The only place that knows Hydra: composes a command's configuration, maps every ending to an exit code."""
 
 import contextlib
-import importlib
 import io
 import os
 import sys
@@ -19,7 +18,6 @@ from ddp_repro.errors import ExitCode, ReproError, Verdict
 from ddp_repro.report.terminal import print_error, print_verdict
 from ddp_repro.run.driver import Interrupted, Invocation, catch_signals, refuse_several_drivers
 
-COMMANDS = ("check", "record", "compare")
 CUSTOM_TARGET = "workload._target_="
 
 
@@ -35,16 +33,6 @@ class Command:
 def run_command(command: Command) -> None:
     """Run ``command`` on ``sys.argv`` and exit with 0, 1 or 2 and nothing else."""
     sys.exit(int(_guarded(command)))
-
-
-def main() -> None:
-    """Entry point of the console script: ``ddp-repro <command> key=value …``."""
-    name = sys.argv[1] if len(sys.argv) > 1 else ""
-    if name not in COMMANDS:
-        print_error(ReproError(f"usage: ddp-repro {{{'|'.join(COMMANDS)}}} key=value …"))
-        sys.exit(int(ExitCode.REPRODUCIBLE if name in ("-h", "--help") else ExitCode.NOT_JUDGED))
-    del sys.argv[1]
-    importlib.import_module(f"ddp_repro.{name}").main()
 
 
 def _guarded(command: Command) -> ExitCode:
@@ -114,4 +102,3 @@ def own_workload(arguments: list[str]) -> list[str]:
 
 def _cfg_hint(command: Command) -> str:
     return f"python -m ddp_repro.{command.name} --cfg job shows every key and its value."
-

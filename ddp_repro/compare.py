@@ -1,11 +1,17 @@
 """Answers `compare`: do these recorded launches agree. Judges traces on disk; needs neither torch nor a GPU."""
 
+if __name__ == "__main__":  # before the other imports: a crash in one of them must not end with 1
+    from ddp_repro.entry import enter
+
+    enter("compare")
+
 from pathlib import Path
 
 from ddp_repro.cli import Command, run_command
 from ddp_repro.config import CompareConfig, validate_level
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.judge.judgement import Rules
+from ddp_repro.report.verdict import Context
 from ddp_repro.run.driver import Invocation
 from ddp_repro.run.place import place_run
 from ddp_repro.verdict import judge_and_tell, launch_folders, load_launches
@@ -23,13 +29,10 @@ def compare(config: CompareConfig, invocation: Invocation) -> ExitCode:
         raise ReproError(f"{config.runs[0]} holds one launch and a comparison needs two.", hint=USAGE)
     run = place_run(config.output)
     rules = Rules(allow=tuple(config.compare.allow), level=config.level, reproduce=invocation.text)
-    return judge_and_tell(load_launches(folders), rules, run)
+    context = Context(run=run, command=invocation.text, level=config.level)
+    return judge_and_tell(load_launches(folders), rules, context)
 
 
 def main() -> None:
     """Run as ``python -m ddp_repro.compare``."""
     run_command(Command(name="compare", schema=CompareConfig, run=compare))
-
-
-if __name__ == "__main__":
-    main()

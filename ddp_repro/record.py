@@ -1,5 +1,10 @@
 """Answers `record`: what did this one launch do. Every rank writes its trace."""
 
+if __name__ == "__main__":  # before the other imports: a crash in one of them must not end with 1
+    from ddp_repro.entry import enter
+
+    enter("record")
+
 from ddp_repro.cli import Command, run_command
 from ddp_repro.config import RecordConfig, validate_launch
 from ddp_repro.errors import ExitCode, ReproError
@@ -27,7 +32,3 @@ def record(config: RecordConfig, invocation: Invocation) -> ExitCode:
 def main() -> None:
     """Run as ``python -m ddp_repro.record``."""
     run_command(Command(name="record", schema=RecordConfig, run=record))
-
-
-if __name__ == "__main__":
-    main()

@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Any
 
@@ -36,17 +36,11 @@ class Session:
 
 
 def wrap(model: nn.Module, options: DdpConfig, device: torch.device) -> DistributedDataParallel:
-    """Wrap the model in DDP, on its device."""
-    extra = {} if options.bucket_cap_mb is None else {"bucket_cap_mb": options.bucket_cap_mb}
-    return DistributedDataParallel(
-        model.to(device),
-        device_ids=[device.index] if device.type == "cuda" else None,
-        broadcast_buffers=options.broadcast_buffers,
-        find_unused_parameters=options.find_unused_parameters,
-        gradient_as_bucket_view=options.gradient_as_bucket_view,
-        static_graph=options.static_graph,
-        **extra,
-    )
+    """Wrap the model in DDP, on its device; only options that differ from DDP's own defaults are passed on."""
+    defaults = DdpConfig()
+    chosen = {name: value for name, value in asdict(options).items() if value != getattr(defaults, name)}
+    device_ids = [device.index] if device.type == "cuda" else None
+    return DistributedDataParallel(model.to(device), device_ids=device_ids, **chosen)
 
 
 def prepare(config: RecordConfig, place: Place, workload: Workload) -> Session:
