@@ -49,6 +49,11 @@ arguments = sys.argv[1:]
 if arguments[:2] == ["-m", "pip"]:
     open({log!r}, "a").write("pip " + arguments[-1].rpartition("/")[2] + "\\n")
     print("noise of pip")
+    for tool in ("ruff", "mypy", "lint-imports", "shellcheck"):
+        path = os.path.join(os.path.dirname(sys.argv[0]), tool)
+        script = ["#!/bin/sh", "echo called " + tool + " $*", "[ x$1 != xformat ] || exit $FAILING"]
+        open(path, "w").write("\\n".join(script))
+        os.chmod(path, 0o755)
     sys.exit(os.path.exists({fail!r}))
 open({log!r}, "a").write(repr(arguments) + "\\n")
 if os.path.exists({run!r}):
@@ -67,6 +72,7 @@ class Checkout:
         self.run = folder / "run.py"
         self.venv = self.root / ".venv"
         shutil.copytree(ROOT / "launch", self.root / "launch")
+        shutil.copytree(ROOT / ".ci", self.root / ".ci")
         for name in ("constraints.txt", "pyproject.toml"):
             (self.root / name).write_text(name)
         self.bin.mkdir()
@@ -281,6 +287,47 @@ time.sleep(60)
     assert (process.returncode, out) == (2, f"stopped by {name}\nNOT_JUDGED\n")
     with pytest.raises(ProcessLookupError):
         os.kill(run, 0)
+
+
+def test_ci_runs_every_step_in_an_environment_of_its_own(checkout: Checkout, tmp_path: Path) -> None:
+    scratch = tmp_path / "scratch"
+    scratch.mkdir()
+
+    done = checkout.call("../.ci/run", FAILING="0", TMPDIR=str(scratch))
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.endswith("All steps passed.\n")
+    called = [line for line in done.stdout.splitlines() if line.startswith("called")]
+    assert called == [
+        "called ruff check .",
+        "called ruff format --check .",
+        "called mypy",
+        "called lint-imports",
+        "called shellcheck -x .ci/run launch/check.sh launch/environment.sh launch/test.sh",
+    ]
+    assert checkout.logged() == ["venv", "pip a checkout[dev]", "['-m', 'pytest']"]
+    assert list(scratch.iterdir()) == []
+    assert not checkout.venv.exists()
+
+
+def test_ci_names_what_failed_and_goes_on(checkout: Checkout, tmp_path: Path) -> None:
+    checkout.run.write_text("sys.exit(1)")
+
+    done = checkout.call("../.ci/run", FAILING="1", TMPDIR=str(tmp_path))
+
+    assert done.returncode == 1
+    assert done.stderr.endswith("FAILED: tests format\n")
+    assert "called shellcheck" in done.stdout
+
+
+def test_ci_stops_without_an_environment(checkout: Checkout, tmp_path: Path) -> None:
+    (checkout.bin / "python3").unlink()
+
+    done = checkout.call("../.ci/run", FAILING="0", TMPDIR=str(tmp_path))
+
+    assert done.returncode == 1
+    assert "python3 is not here" in done.stderr
+    assert done.stderr.endswith("FAILED: the environment could not be set up\n")
 
 
 def test_output_that_is_held_open_is_not_waited_for(checkout: Checkout) -> None:
