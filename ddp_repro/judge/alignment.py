@@ -25,8 +25,9 @@ def paired(labels: Labels, a: Rows, b: Rows, *, with_spec: bool = True) -> Pairi
         return Pairing(a=everything, b=everything, only_a=none, only_b=none)
     occurrence_a, occurrence_b = occurrences(kind_a), occurrences(kind_b)
     most = int(max(occurrence_a.max(initial=0), occurrence_b.max(initial=0))) + 1
-    _, dense = np.unique(np.concatenate([kind_a, kind_b]), return_inverse=True)
-    unique_a, unique_b = dense[: len(a)] * most + occurrence_a, dense[len(a) :] * most + occurrence_b
+    if (int(max(kind_a.max(initial=0), kind_b.max(initial=0))) + 1) * most >= 2**62:
+        kind_a, kind_b = _dense(kind_a, kind_b)
+    unique_a, unique_b = kind_a * most + occurrence_a, kind_b * most + occurrence_b
     _, rows_a, rows_b = np.intersect1d(unique_a, unique_b, assume_unique=True, return_indices=True)
     order = np.argsort(rows_a)
     return Pairing(
@@ -58,10 +59,19 @@ def _kinds(labels: Labels, a: Rows, b: Rows, *, with_spec: bool) -> tuple[Index,
         return steps, steps
     steps -= steps.min()
     if (int(steps.max()) + 1) * (int(codes.max()) + 1) >= 2**62:
-        # Numbered densely both stay below the number of rows, whose square fits.
-        codes, steps = (np.unique(column, return_inverse=True)[1].astype(np.int64) for column in (codes, steps))
+        codes, steps = _numbered(codes), _numbered(steps)
     kinds = steps * (int(codes.max()) + 1) + codes
     return kinds[: len(a)], kinds[len(a) :]
+
+
+def _dense(a: Index, b: Index) -> tuple[Index, Index]:
+    numbers = _numbered(np.concatenate([a, b]))
+    return numbers[: len(a)], numbers[len(a) :]
+
+
+def _numbered(column: Index) -> Index:
+    """Return small numbers for large ones: below the number of rows, so that the product of two such columns fits."""
+    return np.unique(column, return_inverse=True)[1].astype(np.int64)
 
 
 def _label_code(labels: Labels, rows: Rows, *, with_spec: bool) -> Index:

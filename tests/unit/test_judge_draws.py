@@ -87,8 +87,9 @@ def reseeded(rows: Rows) -> Rows:
         if parts[-2:-1] == ["numpy"]:
             if parts[-1] == "after":
                 state[parts[1]] = f"after sample {last}"
-            row = replace(row, content=state[parts[1]])
-        made.append(row)
+            made.append(replace(row, content=state[parts[1]]))
+        else:
+            made.append(row)
     return made
 
 
