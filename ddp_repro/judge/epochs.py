@@ -53,7 +53,7 @@ def _repeated(launch: int, loader: str, by_rank: Mapping[int, Sequence[Pass]]) -
         "second": str(second.number),
         "reason": _reason(first, second),
     }
-    return finding("epoch-order", place, gaps, detail=f"and so {counted(more, 'later pass')}" if more else "")
+    return finding("epoch-order", place, gaps, detail=f"the same in {counted(more, 'later pass')}" if more else "")
 
 
 def _repetitions(passes: Sequence[Pass]) -> Iterator[tuple[Pass, Pass]]:

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from ddp_repro.judge.findings import FieldDifference
-from ddp_repro.judge.wording import listed, numbered
+from ddp_repro.judge.wording import numbered
 from ddp_repro.trace.launch import Launch
 
 COMPARED: Final = ("experiment", "software", "hardware", "environment")
@@ -13,6 +13,7 @@ WORLD_SIZE_INVARIANT: Final = "world-size-invariant"
 _FOLLOWS_WORLD_SIZE: Final = (WORLD_SIZE, "experiment.ranks_per_node", "experiment.nodes", "experiment.placement")
 _LABELS_WITHOUT: Final = ("experiment.config.", "experiment.", "software.", "hardware.", "environment.variables.")
 _ABSENT: Final = object()
+_SHOWN: Final = 8
 
 
 def fields_of(identity: Mapping[str, Any]) -> dict[str, Any]:
@@ -50,6 +51,14 @@ def differing_on_ranks(launch: Launch, group: str) -> dict[str, dict[int, Any]]:
         name: {rank: found.get(name) for rank, found in sorted(fields.items())}
         for name in _differing(list(fields.values()))
     }
+
+
+def refused(differences: Sequence[FieldDifference]) -> list[FieldDifference]:
+    """Return what is not allowed to differ, without what differs only because the world size does."""
+    found = [difference for difference in differences if not difference.allowed]
+    if not any(difference.field == WORLD_SIZE for difference in found):
+        return found
+    return [one for one in found if one.field == WORLD_SIZE or one.field not in _FOLLOWS_WORLD_SIZE]
 
 
 def in_words(difference: FieldDifference, launches: Sequence[int]) -> str:
@@ -122,4 +131,6 @@ def _by_weight(name: str) -> tuple[int, int, str]:
 def _shown(value: Any) -> str:
     if value is None:
         return "unset"
-    return f"[{listed(value, at_most=8)}]" if isinstance(value, list) else str(value)
+    if not isinstance(value, list):
+        return str(value)
+    return f"[{', '.join(map(str, value[:_SHOWN]))}{', …' if len(value) > _SHOWN else ''}]"

@@ -45,8 +45,8 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
     differences = compare_identities(launches, rules.allow, rules.level)
     problems = [problem for launch in launches for problem in launch_problems(launch)]
     problems += common_problems(launches, differences)
-    if rules.expected is not None and len(launches) < rules.expected:
-        problems.append(f"{counted(len(launches), 'launch')} of {rules.expected} were made")
+    if not problems and rules.expected is not None and len(launches) < rules.expected:
+        problems.append(f"only {len(launches)} of {rules.expected} launches were made")
     within, notes = _within(launches)
     comparable = all(difference.allowed for difference in differences)
     alike, between = _between(launches) if comparable else ([], [])

@@ -170,7 +170,7 @@ def _broken(launch: int, loader: str, sharings: Sequence[Sharing]) -> Finding | 
         "counts": listed(counts),
         "reason": f" ({reason})" if reason else "",
     }
-    return finding("shards-overlap", place, gaps, detail=f"and so {counted(more, 'later pass')}" if more else "")
+    return finding("shards-overlap", place, gaps, detail=f"the same in {counted(more, 'later pass')}" if more else "")
 
 
 def _suspects(shards: Sequence[Pass]) -> tuple[tuple[int, ...], str]:

@@ -6,7 +6,7 @@ from typing import Final
 import numpy as np
 
 from ddp_repro.judge.findings import FieldDifference
-from ddp_repro.judge.identity import in_words
+from ddp_repro.judge.identity import in_words, refused
 from ddp_repro.judge.wording import listed, numbered
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
@@ -18,14 +18,13 @@ _FINISHED: Final = ("finished", "max_steps")
 def launch_problems(launch: Launch) -> list[str]:
     """Return the reasons for which one launch cannot be judged, one sentence each.
 
-    What was said when it was loaded comes first; what a trace says by itself is checked again, for launches that were
-    put together otherwise.
+    Where nothing was said when it was loaded, what its traces say themselves is checked, for launches that were put
+    together otherwise, and whether they hold any training at all.
     """
     problems = [_renumbered(launch, problem) for problem in launch.problems]
-    if not problems:
-        problems += _missing(launch)
-        problems += _not_whole(launch)
-    problems += _unobserved(launch)
+    for look in (_missing, _not_whole, _unobserved):
+        # What follows from a problem that is known is not worth a sentence of its own.
+        problems = problems or list(look(launch))
     return problems
 
 
@@ -37,11 +36,7 @@ def _renumbered(launch: Launch, problem: str) -> str:
 def common_problems(launches: Sequence[Launch], differences: Sequence[FieldDifference]) -> list[str]:
     """Return the reasons for which launches cannot be compared with each other."""
     numbers = [launch.index for launch in launches]
-    problems = [
-        f"the identities differ: {in_words(difference, numbers)}"
-        for difference in differences
-        if not difference.allowed
-    ]
+    problems = [f"the identities differ: {in_words(difference, numbers)}" for difference in refused(differences)]
     paths = [launch.path.resolve() for launch in launches]
     again = dict.fromkeys(path for path in paths if paths.count(path) > 1)
     problems += [f"{path} was given {paths.count(path)} times: no launch is compared with itself" for path in again]

@@ -65,9 +65,10 @@ def report_lines(judgement: Judgement, context: Context, *, width: int, height: 
     fixed = [_headline(judgement)]
     if errors:
         fixed += _first(errors[0])
+    fixed += [Paragraph(label="problem", text=text, at_most=4) for text in judgement.problems[:1]]
     fixed += _where(judgement, context)
     lists = [
-        [Paragraph(label="problem" if at == 0 else "", text=text) for at, text in enumerate(judgement.problems)],
+        [Paragraph(label="problem", text=text) for text in judgement.problems[1:]],
         [_brief(finding, "also" if at == 0 else "") for at, finding in enumerate(errors[1:])],
         [_brief(finding, "warning") for finding in warnings],
         [Paragraph(label="note", text=note) for note in judgement.notes],
@@ -115,7 +116,7 @@ def _distance(distance: Distance) -> str:
 
 def _brief(finding: Finding, label: str) -> Paragraph:
     style = "yellow" if finding.severity == "warning" else ""
-    return Paragraph(label=label, text=f"{_place(finding)}: {finding.message}", style=style, at_most=3)
+    return Paragraph(label=label, text=f"{_place(finding)}: {finding.message}", style=style, at_most=4)
 
 
 def _where(judgement: Judgement, context: Context) -> list[Paragraph]:

@@ -29,7 +29,7 @@ def test_a_forgotten_set_epoch_is_found_at_the_second_pass(world_size: int) -> N
     assert found.ranks == tuple(range(world_size))
     assert "pass 1 has the order of pass 0" in found.message
     assert "its epoch stayed at 0, so set_epoch was not called" in found.message
-    assert "and so 1 later pass" in found.message
+    assert "the same in 1 later pass" in found.message
 
 
 def test_a_set_epoch_that_does_not_reach_the_sampler_is_told_apart() -> None:
@@ -89,4 +89,4 @@ def test_a_tiny_set_may_repeat_its_order_by_chance(length: int, is_blamed: bool)
 
 def test_a_hundred_epochs_of_one_order_are_one_finding() -> None:
     (found,) = judged(ranks(replace(FORGOTTEN, epochs=100)))
-    assert "and so 98 later passes" in found.message
+    assert "the same in 98 later passes" in found.message

@@ -3,7 +3,7 @@ from typing import Any
 
 import pytest
 
-from ddp_repro.judge.identity import compare_identities, differing_on_ranks, fields_of, in_words, label
+from ddp_repro.judge.identity import compare_identities, differing_on_ranks, fields_of, in_words, label, refused
 from ddp_repro.judge.invariants import identity_findings
 from ddp_repro.trace.launch import Launch
 from tests.unit.synthetic import Script, identity, launch_of, ranks
@@ -124,3 +124,16 @@ def test_labels_leave_the_group_out() -> None:
     assert label("experiment.ranks_per_node") == "ranks per node"
     assert label("experiment.data.digest") == "data.digest"
     assert label("environment.threads") == "environment.threads"
+
+
+def test_what_follows_from_the_world_size_is_not_told_beside_it() -> None:
+    small = identity(experiment__world_size=2, experiment__placement=[0] * 2, experiment__ranks_per_node=2)
+    large = identity(experiment__world_size=16, experiment__placement=[0] * 16, experiment__ranks_per_node=16)
+    differences = compare_identities([launch(0, small), launch(1, large)], (), "same-stack")
+    assert len(differences) == 3
+    assert [in_words(one, (0, 1)) for one in refused(differences)] == ["world size 2 against 16"]
+    placed = identity(experiment__placement=[0, 1])
+    spread = compare_identities(
+        [launch(0, identity(experiment__placement=[0, 0])), launch(1, placed)], (), "same-stack"
+    )
+    assert [in_words(one, (0, 1)) for one in refused(spread)] == ["placement [0, 0] against [0, 1]"]

@@ -110,7 +110,7 @@ def test_no_launch_at_all_is_not_judged() -> None:
 def test_fewer_launches_than_were_asked_for_are_not_judged(tmp_path: Path) -> None:
     found = judged(tmp_path, CLEAN, CLEAN, rules=Rules(expected=3))
     assert found.verdict is Verdict.NOT_JUDGED
-    assert found.problems == ["2 launches of 3 were made"]
+    assert found.problems == ["only 2 of 3 launches were made"]
 
 
 @pytest.mark.parametrize(

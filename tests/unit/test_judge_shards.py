@@ -68,7 +68,7 @@ def test_a_sampler_seeded_by_rank_is_found_at_its_first_pass(world_size: int, le
     assert found.ranks == tuple(range(world_size))
     assert "pass 0" in found.message
     assert "is the sampler seeded by rank?" in found.message
-    assert "and so 1 later pass" in found.message
+    assert "the same in 1 later pass" in found.message
 
 
 def test_samples_are_counted_exactly() -> None:
