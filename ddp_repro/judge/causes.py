@@ -109,7 +109,7 @@ CAUSES: Final[dict[str, Cause]] = {
     ),
     "data-content": Cause(
         title="other content of the same samples",
-        message="the same samples have other content ({name}), with every recorded generator equal",
+        message="the same samples have other content ({name}){generators}",
         advice="look for a generator of its own that is not seeded, the time, or the order of a directory listing or a "
         "set in the data set's __getitem__ and in its collate function",
     ),

@@ -18,61 +18,82 @@ _FEWEST: Final = 2  # one sample has no order
 
 
 def epoch_findings(launch: int, passes: Sequence[Pass]) -> list[Finding]:
-    """Return a finding for each shuffling loader of a launch that gave two training passes the same order."""
-    by_loader: dict[str, dict[int, list[Pass]]] = defaultdict(lambda: defaultdict(list))
-    for one in passes:
-        if one.fact("shuffle") == 1 and one.clear and one.trains and len(one.samples):
-            by_loader[one.loader][one.rank].append(one)
-    found = (_repeated(launch, loader, by_rank) for loader, by_rank in by_loader.items())
+    """Return a finding for each sampler of a launch that shuffles and gave two training passes the same order.
+
+    A loader that is made anew for each epoch is another one by name: loaders over samplers of one class, for data
+    sets of one length, are judged together.
+    """
+    samplers: dict[tuple[object, ...], dict[int, list[Pass]]] = defaultdict(lambda: defaultdict(list))
+    for one in sorted(passes, key=lambda one: one.start):
+        if one.fact("shuffle") == 1 and one.clear and one.trains and len(one.samples) >= _FEWEST:
+            kind = (one.loader.partition("[")[0], one.fact("length"), one.fact("num_replicas"))
+            samplers[kind][one.rank].append(one)
+    found = (_repeated(launch, by_rank) for by_rank in samplers.values())
     return [finding for finding in found if finding is not None]
 
 
-def _repeated(launch: int, loader: str, by_rank: Mapping[int, Sequence[Pass]]) -> Finding | None:
+_Pair = tuple[tuple[str, int], tuple[str, int]]
+
+
+def _repeated(launch: int, by_rank: Mapping[int, Sequence[Pass]]) -> Finding | None:
     """Judge the repetitions of each rank, those of several ranks together, by how likely chance is."""
-    repetitions: dict[tuple[int, int], list[tuple[Pass, Pass]]] = defaultdict(list)
+    repetitions: dict[_Pair, list[tuple[Pass, Pass]]] = defaultdict(list)
+    likely: dict[_Pair, float] = {}
     for passes in by_rank.values():
-        for first, second in _repetitions(passes):
-            repetitions[first.number, second.number].append((first, second))
-    sure = {pair: on for pair, on in repetitions.items() if _log_chance(on, len(by_rank)) < _COINCIDENCE}
+        for earlier, (first, second) in _repetitions(passes):
+            pair = (first.loader, first.number), (second.loader, second.number)
+            repetitions[pair].append((first, second))
+            likely[pair] = log(len(by_rank) * earlier**2)
+    sure = [on for pair, on in repetitions.items() if likely[pair] - _log_orders(on) < _COINCIDENCE]
     if not sure:
         return None
-    pair = min(sure, key=lambda numbers: (numbers[1], numbers[0]))
-    first, second = sure[pair][0]
+    on = min(sure, key=lambda pairs: (pairs[0][1].start, pairs[0][0].start))
+    first, second = on[0]
     place = Place(
         witness="invariants",
         launches=(launch,),
-        step=min(again.step for _, again in sure[pair]),
-        ranks=tuple(sorted(again.rank for _, again in sure[pair])),
+        step=min(again.step for _, again in on),
+        ranks=tuple(sorted(again.rank for _, again in on)),
         phase="data",
-        name=f"{loader}.index",
+        name=f"{second.loader}.index",
     )
-    more = len({numbers[1] for numbers in sure}) - 1
-    gaps = {
-        "loader": loader,
-        "first": str(first.number),
-        "second": str(second.number),
-        "reason": _reason(first, second),
-    }
+    more = len({(pairs[0][1].loader, pairs[0][1].number) for pairs in sure}) - 1
+    gaps = {"loader": second.loader, "first": str(first.number), "second": str(second.number)}
+    gaps["first"] += "" if first.loader == second.loader else f" of {first.loader}"
+    gaps["reason"] = _reason(first, second)
     return finding("epoch-order", place, gaps, detail=f"the same in {counted(more, 'later pass')}" if more else "")
 
 
-def _repetitions(passes: Sequence[Pass]) -> Iterator[tuple[Pass, Pass]]:
-    """Yield each pass whose order an earlier one had, as far as both were delivered, with the one that shows most."""
+def _repetitions(passes: Sequence[Pass]) -> Iterator[tuple[int, tuple[Pass, Pass]]]:
+    """Yield each pass whose order an earlier one had, as far as both were delivered, with the one that shows most.
+
+    The number before it is how many passes there were to agree with.
+    """
     kept: dict[bytes, list[Pass]] = defaultdict(list)
-    shortest = min((len(one.samples) for one in passes if len(one.samples) >= _FEWEST), default=0)
-    for one in passes:
-        if len(one.samples) < max(shortest, _FEWEST):
-            continue
+    shortest = min((len(one.samples) for one in passes), default=0)
+    for place, one in enumerate(passes):
         alike = kept[one.samples[:shortest].tobytes()]
         best: Pass | None = None
         for other in alike:
             if best is not None and len(best.samples) >= min(len(other.samples), len(one.samples)):
                 continue
-            if _same_order(other, one) and not _asked_for(passes, other, one):
+            if _same_order(other, one) and _comparable(other, one) and not _asked_for(passes, other, one):
                 best = other
         if best is not None:
-            yield best, one
+            yield place, (best, one)
         alike.append(one)
+
+
+def _comparable(first: Pass, second: Pass) -> bool:
+    """Return whether two passes are over the same data: of one loader, or one after the other with equal content.
+
+    Two data sets of one length are shuffled alike by samplers of one seed, and that is no fault. Where the same
+    samples are augmented, their labels still are the same.
+    """
+    if first.loader == second.loader:
+        return True
+    last = int(first.rows[-1])
+    return last < second.start and bool(first.content & second.content)
 
 
 def _same_order(a: Pass, b: Pass) -> bool:
@@ -90,16 +111,15 @@ def _asked_for(passes: Sequence[Pass], first: Pass, second: Pass) -> bool:
     return any(one.fact("epoch") != first.fact("epoch") for one in between)
 
 
-def _log_chance(repetitions: Sequence[tuple[Pass, Pass]], ranks: int) -> float:
-    """Return the logarithm of the chance that passes agree although they are shuffled anew.
+def _log_orders(repetitions: Sequence[tuple[Pass, Pass]]) -> float:
+    """Return the logarithm of the number of orders that passes over so many samples can have.
 
     The ranks' shards are cut from one permutation of the whole data set; where its length is unknown, the samples
-    seen are all that is counted on. The later the pass, the more pairs there were that could have agreed by chance.
+    seen are all that is counted on.
     """
     compared = [min(len(first.samples), len(second.samples)) for first, second in repetitions]
     length = max(repetitions[0][0].fact("length") or 0, *compared)
-    orders = lgamma(length + 1) - lgamma(max(length - sum(compared), 0) + 1)
-    return log(ranks * max(repetitions[0][1].number, 1) ** 2) - orders
+    return lgamma(length + 1) - lgamma(max(length - sum(compared), 0) + 1)
 
 
 def _reason(first: Pass, second: Pass) -> str:

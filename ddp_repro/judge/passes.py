@@ -16,6 +16,7 @@ FACTS: Final = (
     "pass", "length", "shuffle", "drop_last", "num_replicas", "sampler_rank", "epoch", "num_workers",
 )  # fmt: skip
 _LOADER: Final = re.compile(r"([^\[\]]+\[\d+\])\.(.+)", re.DOTALL)
+_FIRST_ROWS: Final = 4096  # how far the content of the first batch is looked for behind its first index
 _TRAINING: Final = ("loss", "grad_local", "grad_reduced", "grad_step")
 
 
@@ -24,8 +25,8 @@ class Pass:
     """One pass of one rank over one loader, up to where the run left it.
 
     ``facts`` are what the loader and its sampler said at its start, absent where unknown. ``samples`` holds one number
-    a delivered sample, equal exactly where the sample's index is; ``rows`` are their places in the trace. ``batches``
-    are the sizes of the delivered batches in order. ``trains`` is whether a loss was taken inside the pass, ``None``
+    a delivered sample, equal exactly where the sample's index is; ``rows`` are their places in the trace; ``content``
+    holds a digest for each tensor of the first batch. ``trains`` is whether a loss was taken inside the pass, ``None``
     where that cannot be told; ``whole`` whether the loader was exhausted, and ``clear`` whether its rows are those of
     one pass alone (two iterators over one loader at a time are not).
     """
@@ -38,6 +39,7 @@ class Pass:
     step: int
     samples: npt.NDArray[np.uint64]
     rows: Index
+    content: frozenset[bytes]
     whole: bool
     clear: bool
     trains: bool | None
@@ -158,10 +160,26 @@ def _finished(trace: Trace, draft: _Draft, starts: Index, training: Index) -> Pa
         step=int(trace.step[draft.start]),
         samples=trace.digest[draft.rows, 0],
         rows=draft.rows,
+        content=_first_content(trace, draft),
         whole=whole,
         clear=draft.clear,
         trains=_trains(draft, starts, training),
     )
+
+
+def _first_content(trace: Trace, draft: _Draft) -> frozenset[bytes]:
+    """Return the digests of the first batch's tensors, which follow its indices without anything computed between."""
+    if len(draft.rows) == 0:
+        return frozenset()
+    own = f"{draft.loader}.batch"
+    found = []
+    begin = int(draft.rows[0])
+    for row in range(begin, min(begin + _FIRST_ROWS, draft.stop)):
+        if trace.phases[trace.phase[row]] not in ("data", "rng"):
+            break
+        if trace.names[trace.name[row]].startswith(own):
+            found.append(trace.digest[row].tobytes())
+    return frozenset(found)
 
 
 def _trains(draft: _Draft, starts: Index, training: Index) -> bool | None:

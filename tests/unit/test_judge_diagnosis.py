@@ -159,6 +159,16 @@ def test_an_unseeded_library_is_named() -> None:
     assert (found.step, found.phase, found.name) == (0, "data", f"{LOADER}.batch[0]")
 
 
+def test_a_generator_that_drew_more_for_a_sample_is_not_called_unseeded() -> None:
+    def edit(rows: Rows) -> Rows:
+        rows = changed(rows, step=2, name=f"{LOADER}.worker0.numpy.after")
+        return changed(rows, step=2, name=f"{LOADER}.batch[0]")
+
+    found = diagnosed(CLEAN, on_rank(1, edit))
+    assert (found.cause, found.step) == ("data-content", 2)
+    assert "numpy drew more or fewer numbers for it" in found.message
+
+
 def test_labels_ordered_by_hash_are_told_from_noise() -> None:
     labels = {rank: changed(rows, step=0, name=f"{LOADER}.batch[1]") for rank, rows in CLEAN.items()}
     images = {rank: changed(rows, step=0, name=f"{LOADER}.batch[0]") for rank, rows in CLEAN.items()}

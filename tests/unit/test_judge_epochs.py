@@ -90,3 +90,43 @@ def test_a_tiny_set_may_repeat_its_order_by_chance(length: int, is_blamed: bool)
 def test_a_hundred_epochs_of_one_order_are_one_finding() -> None:
     (found,) = judged(ranks(replace(FORGOTTEN, epochs=100)))
     assert "the same in 98 later passes" in found.message
+
+
+def renamed(rows: Rows, *, labels: str = "labels") -> Rows:
+    """Return the rows as a script leaves them that makes its loader anew for each epoch."""
+    made: Rows = []
+    loaders = -1
+    for row in rows:
+        if not row.name.startswith(LOADER):
+            made.append(row)
+            continue
+        loaders += row.name == f"{LOADER}.pass"
+        name = row.name.replace(LOADER, f"DistributedSampler[{loaders}]")
+        if row.name == f"{LOADER}.pass":
+            row = replace(row, value=0.0)  # noqa: PLW2901 -- every one of them is the first pass of its loader
+        content = row.content if not row.name.endswith(".batch[1]") else f"{labels} {loaders} {row.content}"
+        made.append(replace(row, name=name, content=content if labels != "labels" else row.content))
+    return made
+
+
+def augmented(rows: Rows) -> Rows:
+    """Return the rows with images that differ each time they are drawn."""
+    return [
+        replace(row, content=f"{at} {row.content}") if row.name.endswith(".batch[0]") else row
+        for at, row in enumerate(rows)
+    ]
+
+
+def test_a_loader_that_is_made_anew_for_each_epoch_is_judged_with_the_one_before() -> None:
+    (found,) = judged({rank: renamed(augmented(rows)) for rank, rows in ranks(FORGOTTEN).items()})
+    assert (found.cause, found.step, found.name) == ("epoch-order", 3, "DistributedSampler[1].index")
+    assert (
+        "DistributedSampler[1] shuffles, but pass 0 has the order of pass 0 of DistributedSampler[0]" in found.message
+    )
+    clean = ranks(replace(FORGOTTEN, epoch_of=lambda rank, number: number))
+    assert judged({rank: renamed(augmented(rows)) for rank, rows in clean.items()}) == []
+
+
+def test_two_data_sets_of_one_length_may_be_shuffled_alike() -> None:
+    written = {rank: renamed(augmented(rows), labels="of data set") for rank, rows in ranks(FORGOTTEN).items()}
+    assert judged(written) == []
