@@ -6,7 +6,7 @@ from typing import Any, Final
 import torch
 
 from ddp_repro.observe.digest import bytes_digest, observation
-from ddp_repro.observe.recorder import Scalar, number, text
+from ddp_repro.observe.recorder import Scalar, integers, number, text
 
 _LEAVES: Final = 256  # recorded by name; what a batch holds beyond them goes into one row
 _DEPTH: Final = 8
@@ -79,15 +79,11 @@ def _opaque(thing: Any) -> Scalar:
     return spec, bytes_digest(b"", spec), None
 
 
-def index_facts(indices: Any) -> list[Scalar]:
-    """Return one fact for each sample index of an index batch (one index counts as a batch of one)."""
+def index_facts(indices: Any) -> list[tuple[str, bytes, float | list[float] | None]]:
+    """Return the facts of the sample indices of an index batch (one index counts as a batch of one).
+
+    Integers make one fact that stands for all of them; anything else makes a text for each index.
+    """
     batch = indices if isinstance(indices, (list, tuple)) else [indices]
-    return [_index(index) for index in batch]
-
-
-def _index(index: Any) -> Scalar:
-    if isinstance(index, torch.Tensor):
-        index = index.tolist()
-    if hasattr(index, "__index__"):
-        return number(int(index))
-    return text(index if isinstance(index, str) else repr(index))
+    whole = integers(batch)
+    return [whole] if whole is not None else [text(x if isinstance(x, str) else repr(x)) for x in batch]

@@ -4,9 +4,10 @@ import math
 import os
 import struct
 import threading
+import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, SupportsIndex
 
 import torch
 
@@ -21,7 +22,8 @@ _ROWS_KEPT: Final = 4096  # rows held back here in a stretch without a step, bef
 _INT64: Final = struct.Struct("<q")
 _FLOAT64: Final = struct.Struct("<d")
 
-Row = tuple[int, str, str, str, bytes, float | None]
+Row = tuple[int, str, str, str, bytes, float | list[float] | None]
+"""Step, phase, name, spec, digest, value; with a list of values it stands for that many rows, digests one by one."""
 Scalar = tuple[str, bytes, float | None]
 
 
@@ -30,17 +32,27 @@ class Recorder:
 
     Rows are gathered in a list, whose ``append`` is atomic: autograd's threads and a loader's prefetching thread may
     add rows at the same time. They reach the writer once a step, after which ``on_step`` gets the number of steps done.
+    With ``flush_every_s`` a step's rows may stay back until so many seconds have passed since the last ones were
+    written (a killed rank loses them), as writing costs more than a short step allows: 0 writes at every step.
     With no writer only steps are counted. In a forked child (a loader's worker) a recorder is silent: the trace is the
     parent's.
     """
 
-    def __init__(self, writer: "TraceWriter | None", on_step: Callable[[int], None] | None = None) -> None:
+    def __init__(
+        self,
+        writer: "TraceWriter | None",
+        on_step: Callable[[int], None] | None = None,
+        *,
+        flush_every_s: float = 0.0,
+    ) -> None:
         self.step = 0
         self.silent = False
         self.rows: list[Row] = []
         self._writer = writer
         self._on_step = on_step
         self._flushing = threading.Lock()
+        self._flush_every_s = flush_every_s
+        self._flushed_at = -math.inf
         _recorders.add(self)
 
     def add(self, phase: str, name: str, tensor: torch.Tensor, *, replicated: bool = False) -> None:
@@ -58,9 +70,15 @@ class Recorder:
         if len(self.rows) > _ROWS_KEPT:
             self.flush()
 
+    def pass_on(self) -> None:
+        """Flush, unless that was done less than ``flush_every_s`` ago."""
+        if not self._flush_every_s or time.monotonic() - self._flushed_at >= self._flush_every_s:
+            self.flush()
+            self._flushed_at = time.monotonic()
+
     def finish_step(self) -> None:
         """Count a step, after its last row: write its rows and report it."""
-        self.flush()
+        self.pass_on()
         self.step += 1
         if self._on_step is not None:
             self._on_step(self.step)
@@ -74,10 +92,17 @@ class Recorder:
             del self.rows[:count]
             if self._writer is None or self.silent:
                 return
-            append = self._writer.append
-            for row in rows:
-                append(*row)
+            self._write(self._writer, rows)
             self._writer.flush()
+
+    @staticmethod
+    def _write(writer: "TraceWriter", rows: list[Row]) -> None:
+        append, append_many = writer.append, writer.append_many
+        for step, phase, name, spec, digest, value in rows:
+            if type(value) is list:
+                append_many(step, phase, name, spec, digest, value)
+            else:
+                append(step, phase, name, spec, digest, value)  # type: ignore[arg-type]  # a number or None
 
 
 def number(value: float) -> Scalar:
@@ -92,6 +117,16 @@ def number(value: float) -> Scalar:
 def text(value: str) -> Scalar:
     """Return the fact that a text is."""
     return "text", bytes_digest(value.encode("utf-8", "surrogatepass"), "text"), None
+
+
+def integers(values: Sequence[SupportsIndex]) -> tuple[str, bytes, list[float]] | None:
+    """Return ``number`` of each of n integers, with their digests one after the other; ``None`` for other things."""
+    try:
+        packed = struct.pack(f"<{len(values)}q", *values)
+    except struct.error:
+        return None
+    digests = [bytes_digest(packed[at : at + 8], "int64[]") for at in range(0, len(packed), 8)]
+    return "int64[]", b"".join(digests), [float(value) for value in memoryview(packed).cast("q")]
 
 
 def _integer(value: int) -> Scalar:

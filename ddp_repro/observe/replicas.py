@@ -103,10 +103,14 @@ class Replica:
 
     def record_buffers(self, recorder: Recorder, *, phase: str = "buffer", replicated: bool) -> None:
         """Record the buffers that are there; those that DDP ignores are never called replicated."""
+        step, rows = recorder.step, recorder.rows
         for slot, managed in self.buffers:
             buffer = slot.owner.get(slot.key)
             if buffer is not None:
-                recorder.add(phase, slot.name, buffer, replicated=replicated and managed)
+                spec, digest = observation(buffer)
+                rows.append(
+                    (step, phase, slot.name, spec.replicated if replicated and managed else spec.text, digest, None)
+                )
 
 
 def _local_gradient_hook(recorder: Recorder, name: str, touched: set[str]) -> Callable[[torch.Tensor], None]:

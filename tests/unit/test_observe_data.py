@@ -37,6 +37,11 @@ class Rows:
     def append(self, *row: Any) -> None:
         self.rows.append(row)
 
+    def append_many(self, *rows: Any) -> None:
+        *labels, digests, values = rows
+        for at, value in enumerate(values):
+            self.append(*labels, digests[16 * at : 16 * at + 16], value)
+
     def flush(self) -> None:
         pass
 

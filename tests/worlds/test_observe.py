@@ -24,7 +24,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.checkpoint import checkpoint
-from torch.utils.data import DataLoader, Dataset, DistributedSampler
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, get_worker_info
 
 from ddp_repro.observe.digest import bytes_digest, tensor_digest
 from ddp_repro.observe.recorder import Recorder
@@ -397,6 +397,100 @@ def test_without_workers_the_main_process_shows_what_the_batch_drew(worlds: Worl
         assert all(len(set(seen)) == len(seen) > 2 for seen in states.values())
         private = "DistributedSampler[0].main.dataset.rng"
         assert digests(rows, "rng", f"{private}.before")[1:] == digests(rows, "rng", f"{private}.after")[:-1]
+
+
+class Rows:
+    """A writer that keeps the names and values it gets."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, list[float]] = {}
+
+    def append(self, *row: Any) -> None:
+        self.values.setdefault(row[2], []).append(row[5])
+
+    def append_many(self, *rows: Any) -> None:
+        self.values.setdefault(rows[2], []).extend(rows[5])
+
+    def flush(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("options", [{"batch_size": 2}, {"batch_size": None}])
+def test_a_loader_whose_workers_stay_outlives_the_observer(options: dict[str, Any]) -> None:
+    loader: DataLoader[Any] = DataLoader(range(5), num_workers=2, persistent_workers=True, **options)  # type: ignore[arg-type]
+    plain = [torch.as_tensor(batch).tolist() for batch in DataLoader(range(5), **options)]  # type: ignore[arg-type]
+
+    def batches() -> list[Any]:
+        return [torch.as_tensor(batch).tolist() for batch in loader]
+
+    rows = [Rows(), Rows()]
+    with watch(Recorder(rows[0])):  # type: ignore[arg-type]
+        assert batches() == plain
+    assert batches() == plain
+    with watch(Recorder(rows[1])):  # type: ignore[arg-type]
+        assert batches() == plain
+    for seen in rows:
+        assert seen.values["SequentialSampler[0].index"] == [0.0, 1.0, 2.0, 3.0, 4.0]
+
+
+def test_workers_that_are_older_than_the_observer_are_followed_in_order() -> None:
+    loader: DataLoader[Any] = DataLoader(range(5), num_workers=2, persistent_workers=True, batch_size=2)  # type: ignore[arg-type]
+    first = [batch.tolist() for batch in loader]
+    rows = Rows()
+    with watch(Recorder(rows)):  # type: ignore[arg-type]
+        assert [batch.tolist() for batch in loader] == first
+    assert rows.values["SequentialSampler[0].index"] == [0.0, 1.0, 2.0, 3.0, 4.0]
+    assert rows.values["SequentialSampler[0].end"] == [3.0]
+
+
+class Broken(Dataset[int]):
+    def __len__(self) -> int:
+        return 4
+
+    def __getitem__(self, index: int) -> int:
+        if index == 2:
+            raise LookupError("sample 2 is broken")
+        return index
+
+
+def test_a_worker_that_raises_raises_the_same() -> None:
+    def told(loader: DataLoader[int]) -> tuple[list[Any], str]:
+        got = []
+        batches = iter(loader)
+        error = ""
+        for _ in range(len(loader)):
+            try:
+                got.append(next(batches).tolist())
+            except LookupError as raised:
+                error = str(raised)
+        return got, error
+
+    loader = DataLoader(Broken(), num_workers=2)
+    plain = told(loader)
+    rows = Rows()
+    with watch(Recorder(rows)):  # type: ignore[arg-type]
+        assert told(loader) == plain
+    assert "sample 2 is broken" in plain[1]
+    assert rows.values["SequentialSampler[0].index"] == [0.0, 1.0, 3.0]
+
+
+class Counted(IterableDataset[int]):
+    """Each worker gives as many samples as its number and three more."""
+
+    def __iter__(self) -> Iterator[int]:
+        worker = get_worker_info()
+        return iter(range(3 + (0 if worker is None else worker.id)))
+
+
+def test_an_iterable_data_set_in_workers_of_different_length() -> None:
+    loader = DataLoader(Counted(), num_workers=2, batch_size=2)
+    plain = [batch.tolist() for batch in loader]
+    rows = Rows()
+    with watch(Recorder(rows)):  # type: ignore[arg-type]
+        assert [batch.tolist() for batch in loader] == plain
+    assert rows.values["Counted[0].end"] == [float(len(plain))]
+    assert "Counted[0].worker1.torch.before" in rows.values
+    assert "Counted[0].index" not in rows.values
 
 
 if __name__ == "__main__":

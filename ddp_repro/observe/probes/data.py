@@ -15,7 +15,7 @@ from torch.utils.data import DataLoader
 from ddp_repro.observe import torch_internals
 from ddp_repro.observe.content import batch_content, index_facts
 from ddp_repro.observe.probes.worker import Fetched, observed_worker_loop
-from ddp_repro.observe.recorder import Recorder, Row, Scalar, number
+from ddp_repro.observe.recorder import Recorder, Row, number
 from ddp_repro.observe.replacement import Detach, replace_attribute
 from ddp_repro.observe.rng_states import SPEC, PrivateGenerators, process_states
 from ddp_repro.observe.samplers import loader_facts, order_name
@@ -97,7 +97,7 @@ class _Pass:
         rows.extend(_state(step, f"{name}.after", digest) for name, _, digest in states)
         recorder.add_rows(rows)
 
-    def _indices(self, task: int) -> list[Scalar]:
+    def _indices(self, task: int) -> list[tuple[str, bytes, float | list[float] | None]]:
         return index_facts(self.drawn.pop(task)) if self.indexed and task in self.drawn else []
 
     def _states(self, before: dict[str, bytes]) -> tuple[int, list[tuple[str, bytes, bytes]]]:
@@ -108,7 +108,9 @@ class _Pass:
             states = [(f"{prefix}.{name}", bytes.fromhex(x), bytes.fromhex(y)) for name, x, y in facts["states"]]
             return facts["task"], states
         after = self.private.states() if self.private is not None else {}
-        return _ONLY_TASK, [(f"{self.name}.main.{name}", before[name], after[name]) for name in before if name in after]
+        # Workers that were there before the observer tell nothing; their batches come in the order they were drawn in.
+        oldest = next(iter(self.drawn), _ONLY_TASK)
+        return oldest, [(f"{self.name}.main.{name}", before[name], after[name]) for name in before if name in after]
 
 
 def _state(step: int, name: str, digest: bytes) -> Row:

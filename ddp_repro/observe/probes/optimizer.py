@@ -82,7 +82,7 @@ class StepCounter:
         if self._leader() is optimizer:
             self._recorder.finish_step()
         else:
-            self._recorder.flush()
+            self._recorder.pass_on()
 
 
 class _Plan:
