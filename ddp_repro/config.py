@@ -10,7 +10,7 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from ddp_repro.errors import ReproError
-from ddp_repro.run.determinism import Determinism
+from ddp_repro.run.determinism import Determinism, check_ranges
 
 LEVELS = ("same-stack",)
 
@@ -164,6 +164,7 @@ def validate_launch(config: RecordConfig) -> None:
         raise ReproError("launcher.timeout_s must be above 0 and launcher.grace_s at least 0 (seconds).")
     if config.data.persistent_workers and config.data.num_workers == 0:
         raise ReproError("data.persistent_workers=true needs workers.", hint="Set data.num_workers to 1 or more.")
+    check_ranges(config.determinism)
     validate_level(config.level)
 
 

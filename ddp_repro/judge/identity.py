@@ -5,9 +5,9 @@ from typing import Any, Final
 
 from ddp_repro.judge.findings import FieldDifference
 from ddp_repro.judge.wording import numbered
+from ddp_repro.trace.identity import COMPARED
 from ddp_repro.trace.launch import Launch
 
-COMPARED: Final = ("experiment", "software", "hardware", "environment")
 WORLD_SIZE: Final = "experiment.world_size"
 WORLD_SIZE_INVARIANT: Final = "world-size-invariant"
 _FOLLOWS_WORLD_SIZE: Final = (WORLD_SIZE, "experiment.ranks_per_node", "experiment.nodes", "experiment.placement")

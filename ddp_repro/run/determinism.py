@@ -65,10 +65,15 @@ def from_mapping(switches: Mapping[str, Any]) -> Determinism:
             f"determinism: {str(error).splitlines()[0]}", hint=f"its switches are {names}; null leaves one alone"
         ) from error
     assert isinstance(made, Determinism)
-    hash_seed = made.hash_seed
+    check_ranges(made)
+    return made
+
+
+def check_ranges(determinism: Determinism) -> None:
+    """Raise `ReproError` for a value that its type allows and its switch does not."""
+    hash_seed = determinism.hash_seed
     if hash_seed is not None and not 0 <= hash_seed < 2**32:
         raise ReproError(f"determinism.hash_seed={hash_seed} is out of range", hint="use 0 to 4294967295")
-    return made
 
 
 def load_profile(name: str, **switches: Any) -> Determinism:

@@ -1,8 +1,6 @@
 """What a launch is: everything outside the code that can move bits, as one rank sees it."""
 
-import hashlib
 import importlib.metadata
-import json
 import os
 import platform
 import socket
@@ -18,9 +16,8 @@ import torch.distributed as dist
 from ddp_repro.config import RecordConfig, semantic
 from ddp_repro.run.environment import numeric_environment
 from ddp_repro.run.provenance import code_provenance
+from ddp_repro.trace.identity import IDENTITY_SCHEMA, identity_digest
 
-SCHEMA_VERSION = 1
-COMPARED = ("experiment", "software", "hardware", "environment")
 # Distributions that compute; the one place that lists them.
 COMPUTING = (
     "accelerate", "apex", "bitsandbytes", "deepspeed", "flash-attn", "jax", "jaxlib", "lightning", "numba", "numpy",
@@ -43,18 +40,12 @@ def rank_identity(config: RecordConfig, data: Mapping[str, Any], in_force: Mappi
     }
     provenance = {**code_provenance(config), **_place()} if dist.get_rank() == 0 else _place()
     return {
-        "schema": SCHEMA_VERSION,
+        "schema": IDENTITY_SCHEMA,
         "rank": dist.get_rank(),
         "digest": identity_digest(groups),
         **groups,
         "provenance": provenance,
     }
-
-
-def identity_digest(groups: Mapping[str, Any]) -> str:
-    """Return the SHA-256 hex digest of the compared groups as canonical JSON (sorted keys, no white space)."""
-    text = json.dumps({key: groups[key] for key in COMPARED}, sort_keys=True, separators=(",", ":"), allow_nan=False)
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _experiment(config: RecordConfig, data: Mapping[str, Any], in_force: Mapping[str, Any]) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def run_world(plan: WorldPlan) -> LaunchRecord:
         world.start()
         ending = world.watch()
     except Interrupted as stop:
-        ending = _Ending(outcome="interrupted", reason=f"launch {plan.folder.index} was stopped by {stop.signal_name}.")
+        ending = _Ending(outcome="interrupted", reason=f"the driver got {stop.signal_name}")
         raise
     finally:
         world.end()
@@ -79,6 +79,7 @@ class _World:
         self._plan = plan
         self._mark = uuid.uuid4().hex
         self._ranks: list[_Rank] = []
+        self._told_errors: list[int] = []  # ranks in the order in which they told the driver of an error
         self._reader = LineReader()
         self._read_fd, self._write_fd = os.pipe()
         self._progress_at = time.monotonic()
@@ -167,6 +168,7 @@ class _World:
         self._progress_at = time.monotonic()
         if message.event == "error":
             rank.error = message
+            self._told_errors.append(message.rank)
         elif message.event == "observed":
             rank.observed = True
         else:
@@ -184,8 +186,17 @@ class _World:
         deadline = time.monotonic() + self._plan.grace_s
         while time.monotonic() < deadline and any(rank.process.poll() is None for rank in self._ranks):
             self._pump(POLL_S)
-        first = next((number for number, rank in enumerate(self._ranks) if rank.error), broken[0])
-        return _Ending(outcome="failed", reason=self._failure(first), notes=self._exit_notes())
+        return _Ending(outcome="failed", reason=self._failure(self._origin(broken)), notes=self._exit_notes())
+
+    def _origin(self, broken: list[int]) -> int:
+        """Return the rank that failed first: the others only lost their connection to it.
+
+        A rank that was killed says nothing; of those that say something, the first one did before it closed its
+        connections.
+        """
+        killed = [number for number in broken if (self._ranks[number].process.returncode or 0) < 0]
+        silent = [number for number in killed if self._ranks[number].error is None]
+        return next(iter([*silent, *self._told_errors, *broken]))
 
     @staticmethod
     def _is_broken(rank: _Rank) -> bool:
@@ -194,13 +205,12 @@ class _World:
 
     def _failure(self, number: int) -> str:
         rank = self._ranks[number]
-        launch, step = self._plan.folder.index, rank.last_step or 0
         if rank.error is not None:
-            return f"launch {launch}: rank {number}: {rank.error.text} {rank.error.hint}".strip()
+            return f"rank {number}: {rank.error.text} {rank.error.hint}".strip()
         how = exit_text(rank.process.returncode)
         if rank.process.returncode == 0:
             how = "left with exit code 0 before its training ended"
-        return f"launch {launch}: rank {number} after {step} steps: {how}; see {self._plan.folder.log(number)}."
+        return f"rank {number} after {rank.last_step or 0} steps: {how}; see {self._plan.folder.log(number)}"
 
     def _exit_notes(self) -> dict[int, str]:
         return {number: exit_text(rank.process.poll()) for number, rank in enumerate(self._ranks)}
@@ -215,9 +225,8 @@ class _World:
         time.sleep(STACKS_S)
         steps = ", ".join(f"rank {number}: {self._ranks[number].last_step or 0}" for number in waiting)
         reason = (
-            f"launch {self._plan.folder.index} completed no step for {self._plan.timeout_s:g} s and was ended "
-            f"(steps done: {steps}); the stacks of its ranks are in rank-<r>.log under {self._plan.folder.path}. "
-            "If a step takes longer than that, raise launcher.timeout_s."
+            f"no step was completed for {self._plan.timeout_s:g} s (steps done: {steps}); the stacks of its ranks are "
+            f"in rank-<r>.log under {self._plan.folder.path}. If a step takes longer, raise launcher.timeout_s"
         )
         return _Ending(outcome="hung", reason=reason)
 

@@ -71,9 +71,7 @@ def open_run_folder(path: Path, overwrite: bool) -> RunFolder:
         if not (folder.files() or folder.launches()):
             return folder
         if not overwrite:
-            raise ReproError(
-                f"{path} already holds a run", hint="name another folder, or say that it may be overwritten"
-            )
+            raise ReproError(f"{path} already holds a run", hint="name another folder, or pass output.overwrite=true")
         _remove_run(folder)
     except OSError as error:
         raise _cannot_make(path, error) from error

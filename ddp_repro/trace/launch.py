@@ -7,11 +7,11 @@ from typing import Any, Final
 
 from ddp_repro.errors import ReproError
 from ddp_repro.trace.document import read_json, write_json
+from ddp_repro.trace.identity import IDENTITY_SCHEMA, identity_digest
 from ddp_repro.trace.layout import LaunchFolder
 from ddp_repro.trace.reader import Trace, read_trace
 
 LAUNCH_SCHEMA: Final = 1
-IDENTITY_SCHEMA: Final = 1
 OUTCOMES: Final = ("finished", "failed", "hung", "interrupted", "stopped")
 _RANKS_NAMED: Final = 8
 
@@ -195,6 +195,8 @@ def _mismatches(launch: Launch) -> Iterator[str]:
         identity = launch.identities.get(rank)
         if identity is not None and identity.get("digest") != trace.meta.identity:
             yield f"{where}: its identity is not the one its trace was recorded under"
+        elif identity is not None and identity_digest(identity) != trace.meta.identity:
+            yield f"{where}: its identity was changed after the launch, or is damaged"
 
 
 def _told(record: LaunchRecord) -> str:

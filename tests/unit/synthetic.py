@@ -10,6 +10,7 @@ import numpy as np
 import xxhash
 
 from ddp_repro.trace.document import write_json
+from ddp_repro.trace.identity import identity_digest
 from ddp_repro.trace.launch import Launch, LaunchRecord, RankExit, load_launch, write_launch_record
 from ddp_repro.trace.layout import LaunchFolder
 from ddp_repro.trace.reader import Trace
@@ -229,7 +230,7 @@ def identity(**changes: Any) -> dict[str, Any]:
         for group in groups:
             place = place[group]
         place[last] = value
-    made["digest"] = xxhash.xxh3_128_hexdigest(repr(made).encode())
+    made["digest"] = identity_digest(made)
     return made
 
 

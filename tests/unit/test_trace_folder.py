@@ -26,6 +26,7 @@ from ddp_repro.trace.folder import (
     write_json,
     write_launch_record,
 )
+from ddp_repro.trace.identity import COMPARED, identity_digest
 from ddp_repro.trace.schema import TraceMeta
 from ddp_repro.trace.writer import TraceWriter
 
@@ -38,11 +39,13 @@ def launch_record(index: int = 0, outcome: str = "finished", reason: str = "") -
 
 
 def write_rank(folder: LaunchFolder, rank: int, **different: Any) -> None:
-    meta = TraceMeta(identity=f"{rank:032x}", launch=folder.index, rank=rank, world_size=WORLD, capture="step")
+    identity = {group: {"rank": rank} for group in COMPARED}
+    digest = identity_digest(identity)
+    meta = TraceMeta(identity=digest, launch=folder.index, rank=rank, world_size=WORLD, capture="step")
     writer = TraceWriter(folder.trace(rank), replace(meta, **different))
     writer.append(0, "loss", "loss", "float32[]", bytes([rank] * 16), 1.0)
     writer.close("finished")
-    write_json(folder.rank_identity(rank), {"schema": 1, "rank": rank, "digest": f"{rank:032x}"})
+    write_json(folder.rank_identity(rank), {"schema": 1, "rank": rank, "digest": digest, **identity})
 
 
 @pytest.fixture
@@ -216,6 +219,12 @@ def test_files_that_do_not_belong_together_are_named(launch: LaunchFolder) -> No
     write_rank(launch, 1)
     write_rank(launch, 3)
     assert problem_of(launch) == "launch 0 had 3 ranks, but rank 3 left files there"
+
+
+def test_an_identity_that_was_changed_afterwards_is_named(launch: LaunchFolder) -> None:
+    identity = json.loads(launch.rank_identity(1).read_text())
+    write_json(launch.rank_identity(1), {**identity, "software": {"torch": "another"}})
+    assert "rank 1: its identity was changed after the launch" in problem_of(launch)
 
 
 def test_a_record_of_a_newer_version_is_refused(launch: LaunchFolder) -> None:

@@ -91,7 +91,7 @@ def test_an_error_that_a_rank_told_is_the_reason(tmp_path: Path) -> None:
     """
     record = run(tmp_path, body)
     assert record.outcome == "failed"
-    assert record.reason == "launch 0: rank 1: no such file. Name one."
+    assert record.reason == "rank 1: no such file. Name one."
 
 
 def test_a_hang_is_ended_with_the_stacks_in_the_log(tmp_path: Path) -> None:
@@ -106,7 +106,7 @@ def test_a_hang_is_ended_with_the_stacks_in_the_log(tmp_path: Path) -> None:
     record = run(tmp_path, body, timeout_s=1.5)
     assert time.monotonic() - began < 20
     assert record.outcome == "hung"
-    assert "completed no step for 1.5 s" in record.reason
+    assert "no step was completed for 1.5 s" in record.reason
     assert "rank 0: 3" in record.reason
     assert "waits_for_ever" in (tmp_path / "launch-0" / "rank-1.log").read_text()
 

@@ -1,0 +1,169 @@
+"""However a run ends, the verdict is not wrong, the message is short, and nothing is left running."""
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from ddp_repro.trace.launch import read_launch_record
+from ddp_repro.trace.layout import RunFolder
+from ddp_repro.trace.reader import read_trace
+from tests.command import TINY, Done, arguments, environment, read_verdict, run
+
+pytestmark = pytest.mark.worlds
+
+TEST = "DDP_REPRO_TEST_OF"
+FAULTS = "workload._target_=planted.endings."
+
+
+def running(tmp_path: Path) -> list[psutil.Process]:
+    """Return the live processes that this test's command started, ranks and loader workers included."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            marked = process.environ().get("TMPDIR") == str(tmp_path)
+            if marked and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
+                found.append(process)
+        except psutil.Error:
+            continue
+    return found
+
+
+def started(tmp_path: Path, *overrides: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        arguments("check", overrides),
+        cwd=tmp_path,
+        env=environment({"TMPDIR": str(tmp_path)}),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def await_steps(tmp_path: Path, ranks: int) -> None:
+    """Wait until every rank of launch 0 has written steps."""
+    folder = RunFolder(tmp_path / "run").launch(0)
+    deadline = time.monotonic() + 120
+    while time.monotonic() < deadline:
+        files = [folder.trace(rank) for rank in range(ranks)]
+        if all(file.is_file() and file.stat().st_size > 20_000 for file in files):
+            return
+        time.sleep(0.1)
+    pytest.fail("no steps were seen")
+
+
+def ended(process: "subprocess.Popen[str]", tmp_path: Path) -> Done:
+    stdout, stderr = process.communicate(timeout=60)
+    return Done(
+        code=process.returncode, stdout=stdout, stderr=stderr, verdict=read_verdict(tmp_path, ["output.dir=run"])
+    )
+
+
+@pytest.fixture
+def _nothing_left(tmp_path: Path) -> Iterator[None]:
+    yield
+    deadline = time.monotonic() + 10
+    while running(tmp_path) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert running(tmp_path) == []
+
+
+def assert_not_judged(done: Done, *told: str) -> None:
+    done.assert_short_refusal()
+    assert done.verdict is not None
+    assert done.verdict["verdict"] == "NOT_JUDGED"
+    problems = " ".join(done.verdict["problems"])
+    for words in told:
+        assert words in problems
+
+
+@pytest.mark.usefixtures("_nothing_left")
+def test_a_rank_killed_in_mid_step(tmp_path: Path) -> None:
+    extra = {"TMPDIR": str(tmp_path)}
+    done = run("check", f"{FAULTS}killed", "nproc=3", "output.dir=run", cwd=tmp_path, extra=extra)
+    assert_not_judged(done, "rank 1 after 2 steps", "SIGKILL")
+    trace = read_trace(RunFolder(tmp_path / "run").launch(0).trace(1))
+    assert not trace.whole
+    assert set(trace.step.tolist()) >= {-1, 0, 1}  # what was recorded before is there
+    assert len(done.stdout.splitlines()) <= 24
+
+
+@pytest.mark.usefixtures("_nothing_left")
+def test_a_rank_that_raises(tmp_path: Path) -> None:
+    extra = {"TMPDIR": str(tmp_path)}
+    done = run("check", f"{FAULTS}raising", "nproc=2", "output.dir=run", cwd=tmp_path, extra=extra)
+    assert_not_judged(done, "rank 1: ValueError: the label 11 is unknown")
+    assert "Traceback" in RunFolder(tmp_path / "run").launch(0).log(1).read_text()
+
+
+@pytest.mark.usefixtures("_nothing_left")
+def test_a_rank_that_hangs(tmp_path: Path) -> None:
+    extra = {"TMPDIR": str(tmp_path)}
+    began = time.monotonic()
+    done = run(
+        "check", f"{FAULTS}hanging", "nproc=2", "output.dir=run", "launcher.timeout_s=6", cwd=tmp_path, extra=extra
+    )
+    assert time.monotonic() - began < 60
+    assert_not_judged(done, "no step was completed for 6 s")
+    assert "waits_for_ever" in RunFolder(tmp_path / "run").launch(0).log(0).read_text()
+
+
+@pytest.mark.usefixtures("_nothing_left")
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_driver_that_is_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
+    process = started(
+        tmp_path, "nproc=2", "workload.size=tiny", "train.epochs=500", "data.num_workers=1", "output.dir=run"
+    )
+    await_steps(tmp_path, 2)
+    assert len(running(tmp_path)) >= 5  # the driver, two ranks, two loader workers
+    process.send_signal(number)
+    done = ended(process, tmp_path)
+    assert_not_judged(done, number.name)
+    record = read_launch_record(RunFolder(tmp_path / "run").launch(0).record)
+    assert record.outcome == "interrupted"
+    assert len(read_trace(RunFolder(tmp_path / "run").launch(0).trace(0))) > 100
+
+
+@pytest.mark.usefixtures("_nothing_left")
+def test_a_driver_that_is_killed_takes_its_world_along(tmp_path: Path) -> None:
+    process = started(tmp_path, "nproc=2", "workload.size=tiny", "train.epochs=500", "output.dir=run")
+    await_steps(tmp_path, 2)
+    process.kill()
+    process.communicate(timeout=60)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)]
+    if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
+        pytest.skip("a small file system can only be mounted as root")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+@pytest.mark.usefixtures("_nothing_left")
+def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
+    overrides = ["nproc=2", "workload.size=tiny", "train.epochs=40", f"output.dir={small_disk / 'run'}"]
+    done = run("check", *overrides, cwd=tmp_path, extra={"TMPDIR": str(tmp_path)})
+    done.assert_short_refusal()
+    assert "No space left on device" in done.stdout + done.stderr
+    traces = [read_trace(RunFolder(small_disk / "run").launch(0).trace(rank)) for rank in range(2)]
+    assert not any(trace.whole for trace in traces)
+    assert all(len(trace) > 500 for trace in traces)
+
+
+def test_one_launch_is_not_judged_reproducible(tmp_path: Path) -> None:
+    done = run("check", *TINY, "nproc=2", "launches=1", "output.dir=run", cwd=tmp_path)
+    assert_not_judged(done, "one launch")
+
+
+def test_an_unobserved_run_is_not_judged(tmp_path: Path) -> None:
+    done = run("check", *TINY, "nproc=2", "capture=off", "output.dir=run", cwd=tmp_path)
+    assert_not_judged(done, "nothing was observed")

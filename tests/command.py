@@ -1,0 +1,66 @@
+"""Runs a command of the product as a person would: in a process of its own, from a folder of its own."""
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+PLANTED = Path(__file__).parent / "faults"
+TINY = ("workload.size=tiny", "train.max_steps=4")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Done:
+    """How a command ended; ``verdict`` is its verdict.json, where it wrote one."""
+
+    code: int
+    stdout: str
+    stderr: str
+    verdict: dict[str, Any] | None
+
+    @property
+    def last_line(self) -> str:
+        return self.stdout.splitlines()[-1] if self.stdout else ""
+
+    def assert_short_refusal(self) -> None:
+        """Assert what a person gets for a mistake: code 2, few words, no traceback."""
+        assert self.code == 2, self.stdout + self.stderr
+        assert self.last_line == "NOT_JUDGED"
+        assert "Traceback" not in self.stdout + self.stderr
+        assert len((self.stdout + self.stderr).splitlines()) <= 25
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Return this process's environment with the planted workloads importable."""
+    path = os.pathsep.join(part for part in (str(PLANTED), os.environ.get("PYTHONPATH", "")) if part)
+    return {**os.environ, "PYTHONPATH": path, **(extra or {})}
+
+
+def arguments(command: str, overrides: Sequence[str]) -> list[str]:
+    return [sys.executable, "-m", f"ddp_repro.{command}", *overrides]
+
+
+def run(
+    command: str, *overrides: str, cwd: Path, extra: Mapping[str, str] | None = None, timeout_s: float = 240
+) -> Done:
+    """Run ``command``; where ``output.dir`` is among the overrides, its verdict is read."""
+    done = subprocess.run(
+        arguments(command, overrides),
+        cwd=cwd,
+        env=environment(extra),
+        capture_output=True,
+        text=True,
+        timeout=timeout_s,
+        check=False,
+    )
+    return Done(code=done.returncode, stdout=done.stdout, stderr=done.stderr, verdict=read_verdict(cwd, overrides))
+
+
+def read_verdict(cwd: Path, overrides: Sequence[str]) -> dict[str, Any] | None:
+    named = [override.partition("=")[2] for override in overrides if override.startswith("output.dir=")]
+    file = cwd / named[-1] / "verdict.json" if named else None
+    return json.loads(file.read_text()) if file is not None and file.is_file() else None
