@@ -7,6 +7,7 @@ from ddp_repro.errors import Verdict
 from ddp_repro.judge.causes import preceded
 from ddp_repro.judge.diagnosis import diagnose
 from ddp_repro.judge.divergence import classes, compare_launches, reordered_rows
+from ddp_repro.judge.explained import without_explained
 from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, merged
 from ddp_repro.judge.identity import compare_identities, in_words, unused_allowances
 from ddp_repro.judge.invariants import launch_findings
@@ -49,7 +50,8 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         problems.append(f"only {len(launches)} of {rules.expected} launches were made")
     within, notes = _within(launches)
     comparable = all(difference.allowed for difference in differences)
-    alike, between = _between(launches) if comparable else ([], [])
+    compared, left_out = without_explained(launches, differences)
+    alike, between = _between(compared) if comparable else ([], [])
     findings = [replace(found, reproduce=rules.reproduce) for found in [*merged(between), *merged(within)]]
     verdict, problems = _verdict(launches, findings, problems)
     return Judgement(
@@ -57,7 +59,7 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         classes=alike,
         findings=sorted(findings, key=lambda found: found.severity != "error"),
         problems=problems,
-        notes=[*notes, *_reordered(launches, alike), *_allowances(launches, rules, differences)],
+        notes=[*notes, *_reordered(compared, alike), *_allowances(launches, rules, differences), *left_out],
         identity=_identity(launches),
         identity_differences=differences,
         observations=sum(len(trace) for launch in launches for trace in launch.traces.values()),
