@@ -76,15 +76,21 @@ def _software() -> dict[str, Any]:
         "torch_git": torch.version.git_version,
         "cuda": cuda,
         "hip": torch.version.hip,
-        "cudnn": torch.backends.cudnn.version() if cuda else None,
-        "nccl": ".".join(map(str, torch.cuda.nccl.version())) if cuda and dist.is_nccl_available() else None,
+        "cudnn": torch.backends.cudnn.version() if cuda else None,  # type: ignore[no-untyped-call]
+        "nccl": _nccl(),
         "driver": _driver(),
         "libc": " ".join(platform.libc_ver()),
-        "mkl": torch.backends.mkl.is_available(),
-        "mkldnn": torch.backends.mkldnn.is_available(),
+        "mkl": torch.backends.mkl.is_available(),  # type: ignore[no-untyped-call]
+        "mkldnn": torch.backends.mkldnn.is_available(),  # type: ignore[no-untyped-call]
         "distributions": _distributions(),
         "numpy": np.__version__,
     }
+
+
+def _nccl() -> str | None:
+    if not (torch.version.cuda and dist.is_nccl_available()):
+        return None
+    return ".".join(map(str, torch.cuda.nccl.version()))  # type: ignore[no-untyped-call]
 
 
 def _driver() -> str | None:

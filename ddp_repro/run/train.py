@@ -82,7 +82,7 @@ def train(session: Session) -> list[dict[str, float]]:
 
 
 def _train_epoch(session: Session, epoch: int, limit: int) -> int:
-    session.model.train()
+    session.model.train()  # type: ignore[no-untyped-call]
     sampler = session.loader.sampler
     if hasattr(sampler, "set_epoch"):
         sampler.set_epoch(epoch)

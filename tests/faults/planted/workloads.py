@@ -128,7 +128,7 @@ class _Drifting(SGD):
         self._calls = 0
         self._drifting = dict(model.named_parameters())["head.1.bias"]
 
-    def step(self, closure: Any = None) -> Any:  # type: ignore[override]
+    def step(self, closure: Any = None) -> Any:
         result = super().step(closure)
         if self._calls == 2 and dist.get_rank() == 1:
             with torch.no_grad():
