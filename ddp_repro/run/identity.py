@@ -117,7 +117,14 @@ def _hardware() -> dict[str, Any]:
         "cpu_capability": torch.backends.cpu.get_cpu_capability(),
         "gpus": [torch.cuda.get_device_name(index) for index in gpus],
         "compute_capability": [".".join(map(str, torch.cuda.get_device_capability(index))) for index in gpus],
+        "interconnect": _interconnect(),
     }
+
+
+def _interconnect() -> list[str]:
+    """Return the InfiniBand or RoCE devices of this node with their rates; empty where there are none."""
+    ports = sorted(Path("/sys/class/infiniband").glob("*/ports/*/rate"))
+    return [f"{port.parts[-4]} {port.read_text().strip()}" for port in ports]
 
 
 def _cpu_model() -> str:

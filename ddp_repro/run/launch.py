@@ -79,7 +79,7 @@ def _make_launch(plan: Plan, launch: int, environ: Mapping[str, str], watcher: W
             environ=environ,
             timeout_s=config.launcher.timeout_s,
             grace_s=config.launcher.grace_s,
-            on_step=lambda step: watcher.step(launch, step, config.train.max_steps),
+            on_step=lambda step, total: watcher.step(launch, step, total),
         )
     )
 

@@ -32,7 +32,7 @@ class WorldPlan:
     environ: Mapping[str, str]
     timeout_s: float
     grace_s: float
-    on_step: Callable[[int], None]
+    on_step: Callable[[int, int | None], None]
 
 
 @dataclass(slots=True, kw_only=True)
@@ -81,6 +81,7 @@ class _World:
         self._ranks: list[_Rank] = []
         self._told_errors: list[int] = []  # ranks in the order in which they told the driver of an error
         self._reader = LineReader()
+        self._planned: int | None = None
         self._read_fd, self._write_fd = os.pipe()
         self._progress_at = time.monotonic()
 
@@ -171,10 +172,12 @@ class _World:
             self._told_errors.append(message.rank)
         elif message.event == "observed":
             rank.observed = True
+        elif message.event == "planned":
+            self._planned = message.step
         else:
             rank.last_step = message.step
             if message.rank == 0 and message.event == "step":
-                self._plan.on_step(message.step)
+                self._plan.on_step(message.step, self._planned)
 
     def _failed(self) -> _Ending | None:
         if not any(self._is_broken(rank) for rank in self._ranks):

@@ -8,12 +8,12 @@ from typing import Literal
 VARIABLE = "DDP_REPRO_PROGRESS_FD"
 PIPE_BUF = 4096  # Linux: a write of this size at most is all or nothing
 _HINT_AT_MOST = 250  # characters; each takes up to 12 bytes as JSON
-Event = Literal["started", "step", "observed", "error"]
+Event = Literal["started", "planned", "step", "observed", "error"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One event of a rank; ``step`` counts the optimizer steps done."""
+    """One event of a rank; ``step`` counts the optimizer steps done, with ``planned`` those of the whole run."""
 
     rank: int
     event: Event

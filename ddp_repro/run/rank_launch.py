@@ -17,7 +17,7 @@ from ddp_repro.run import determinism
 from ddp_repro.run.identity import rank_identity
 from ddp_repro.run.progress import ProgressPipe
 from ddp_repro.run.root_seed import seed_everything, seed_training
-from ddp_repro.run.train import prepare, train
+from ddp_repro.run.train import prepare, total_steps, train
 from ddp_repro.run.world import Place, join, leave, read_place
 from ddp_repro.trace.document import write_json
 from ddp_repro.trace.layout import LaunchFolder
@@ -97,6 +97,7 @@ def _train(rank: _Rank, workload: Workload) -> None:
 
 def _train_and_tell(rank: _Rank, workload: Workload) -> None:
     session = prepare(rank.config, rank.place, workload)
+    rank.pipe.send("planned", step=total_steps(rank.config, len(session.loader)))
     seed_training(rank.place.shard)
     history = train(session)
     write_json(rank.folder.final(rank.place.rank), {**_final(session.model.module), "validation": history})

@@ -32,7 +32,7 @@ def run(tmp_path: Path, body: str, *, timeout_s: float = 20.0, grace_s: float = 
     script.write_text(HEAD + textwrap.dedent(body))
     folder = LaunchFolder(tmp_path / "launch-0")
     folder.path.mkdir()
-    steps: list[int] = []
+    steps: list[tuple[int, int | None]] = []
     plan = WorldPlan(
         folder=folder,
         argv=[sys.executable, str(script)],
@@ -40,9 +40,10 @@ def run(tmp_path: Path, body: str, *, timeout_s: float = 20.0, grace_s: float = 
         environ={**os.environ, "DDP_REPRO_TEST": str(tmp_path)},
         timeout_s=timeout_s,
         grace_s=grace_s,
-        on_step=steps.append,
+        on_step=lambda step, total: steps.append((step, total)),
     )
     record = run_world(plan)
+    (tmp_path / "steps").write_text(repr(steps))
     assert read_launch_record(folder.record) == record
     assert not left_over(tmp_path)
     return record
@@ -61,8 +62,10 @@ def left_over(tmp_path: Path) -> list[int]:
 
 
 def test_a_world_that_finishes(tmp_path: Path) -> None:
-    record = run(tmp_path, "pipe.send('step', step=1); pipe.send('step', step=2); pipe.send('observed', step=2)")
+    body = "pipe.send('planned', step=2); pipe.send('step', step=1); pipe.send('step', step=2); pipe.send('observed')"
+    record = run(tmp_path, body)
     assert record.outcome == "finished"
+    assert (tmp_path / "steps").read_text() == "[(1, 2), (2, 2)]"
     assert record.reason == ""
     assert [(end.rank, end.exit_code, end.last_step) for end in record.ranks] == [(0, 0, 2), (1, 0, 2), (2, 0, 2)]
 
