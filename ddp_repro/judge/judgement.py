@@ -11,7 +11,7 @@ from ddp_repro.judge.explained import without_explained
 from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, merged
 from ddp_repro.judge.identity import compare_identities, in_words, unused_allowances
 from ddp_repro.judge.invariants import launch_findings
-from ddp_repro.judge.soundness import common_problems, launch_problems, usable_before
+from ddp_repro.judge.soundness import blind_spots, common_problems, launch_problems, usable_before
 from ddp_repro.judge.wording import counted, numbered
 from ddp_repro.trace.launch import Launch
 
@@ -59,7 +59,7 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         classes=alike,
         findings=sorted(findings, key=lambda found: found.severity != "error"),
         problems=problems,
-        notes=[*notes, *_reordered(compared, alike), *_allowances(launches, rules, differences), *left_out],
+        notes=[*blind_spots(launches), *notes, *_reordered(compared, alike), *_allowances(launches, rules, differences), *left_out],
         identity=_identity(launches),
         identity_differences=differences,
         observations=sum(len(trace) for launch in launches for trace in launch.traces.values()),

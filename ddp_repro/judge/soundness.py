@@ -12,6 +12,7 @@ from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
 
 _TRAINING: Final = ("loss", "grad_local", "grad_reduced", "grad_step", "param")
+_EVERY_STEP: Final = ("init", "data", "rng", "loss", "grad_local", "grad_reduced", "grad_step", "param", "optimizer")
 _FINISHED: Final = ("finished", "max_steps")
 
 
@@ -95,6 +96,16 @@ def _unobserved(launch: Launch) -> Iterator[str]:
     else:
         where = "" if len(blind) == len(launch.traces) else f" on {numbered('rank', blind)}"
         yield f"nothing was observed in launch {launch.index}{where}: no loss, gradient or parameter of any step"
+
+
+def blind_spots(launches: Sequence[Launch]) -> list[str]:
+    """Return a note on the phases of a step that no rank of any launch observed: equal there says nothing."""
+    traces = [trace for launch in launches for trace in launch.traces.values()]
+    if not any(_observed_training(trace) for trace in traces):
+        return []
+    seen = {phase for trace in traces for phase in trace.phases}
+    unseen = [phase for phase in _EVERY_STEP if phase not in seen]
+    return [f"never observed, so not judged: {listed(unseen, at_most=len(unseen))}"] if unseen else []
 
 
 def _observed_training(trace: Trace) -> bool:

@@ -253,3 +253,11 @@ def test_propagated_differences_are_one_finding(tmp_path: Path) -> None:
     other[1] = changed(other[1], step=2, phase="grad_local", name="conv.bias")
     found = judged(tmp_path, CLEAN, other)
     assert [(one.ranks, one.phase, one.name) for one in found.findings] == [((1,), "grad_local", "conv.bias")]
+
+
+def test_phases_that_nobody_observed_are_told(tmp_path: Path) -> None:
+    partly = {rank: [row for row in rows if not row.phase.startswith("grad")] for rank, rows in CLEAN.items()}
+    found = judged(tmp_path, partly, partly)
+    assert found.verdict is Verdict.REPRODUCIBLE
+    assert "never observed, so not judged: grad_local, grad_reduced and grad_step" in found.notes
+    assert not any("never observed" in note for note in judged(tmp_path / "whole", CLEAN, CLEAN).notes)
