@@ -61,6 +61,7 @@ class EpochSampler(DistributedSampler[int]):
         )
         self._length = len(dataset)
         self._passes = 0
+        self._is_drawn = False
         self._epoch_was_set = False
 
     def set_epoch(self, epoch: int) -> None:
@@ -69,13 +70,19 @@ class EpochSampler(DistributedSampler[int]):
         self._epoch_was_set = True
 
     def __iter__(self) -> Iterator[int]:
-        # Not a generator function: the epoch advances when the pass begins, not at its first sample.
-        if self._passes and not self._epoch_was_set:
-            self.epoch += 1
-        self._epoch_was_set = False
-        passed, self._passes = self._passes, self._passes + 1
-        epoch = self.epoch
-        return (EpochIndex(index, epoch, passed) for index in self._share(self._order(epoch)))
+        # Not a generator function: the epoch advances when the pass begins, not at its first sample. An iterator that
+        # nothing was drawn from is no pass: with workers and batch_size=None torch makes two at the first pass.
+        if self._is_drawn:
+            self._passes += 1
+            if not self._epoch_was_set:
+                self.epoch += 1
+        self._is_drawn = self._epoch_was_set = False
+        return self._drawing(self.epoch, self._passes)
+
+    def _drawing(self, epoch: int, passed: int) -> Iterator[int]:
+        for index in self._share(self._order(epoch)):
+            self._is_drawn = True
+            yield EpochIndex(index, epoch, passed)
 
     def _order(self, epoch: int) -> list[int]:
         if not self.shuffle:

@@ -85,6 +85,13 @@ class TestOrder:
         sampler.set_epoch(5)
         assert indices(sampler) == fifth
 
+    def test_an_iterator_that_nothing_was_drawn_from_is_no_pass(self) -> None:
+        sampler, plain = EpochSampler(range(20), seed=1), EpochSampler(range(20), seed=1)
+        for _ in range(3):
+            iter(sampler)
+            assert indices(sampler) == indices(plain)
+            assert sampler.epoch == plain.epoch
+
     def test_an_abandoned_pass_counts(self) -> None:
         sampler = EpochSampler(range(20), seed=1)
         next(iter(sampler))

@@ -60,6 +60,12 @@ def test_any_number_of_workers_gives_the_same_bits(collate: Any) -> None:
     assert len(set(results[0])) == len(results[0]), "epochs repeat each other"
 
 
+def test_without_batches_the_epochs_are_the_same_for_any_number_of_workers() -> None:
+    loaders = [make_loader(Drawing(), seed=5, batch_size=None, num_workers=workers) for workers in (0, 2)]
+    passes = [[[(sample[0], *sample[2:]) for sample in loader] for _ in range(EPOCHS)] for loader in loaders]
+    assert passes[0] == passes[1]
+
+
 def test_iterating_draws_nothing_from_the_training_streams() -> None:
     for workers, persistent in WAYS[:4]:
         before = torch.get_rng_state(), random.getstate()
