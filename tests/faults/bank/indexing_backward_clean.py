@@ -21,7 +21,7 @@ class Lookup(nn.Module):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=6)
-    parser.add_argument("--tokens", type=int, default=60_000)
+    parser.add_argument("--tokens", type=int, default=150_000)
     parser.add_argument("--threads", type=int, default=2)
     args = parser.parse_args()
     torch.set_num_threads(args.threads)
@@ -33,7 +33,8 @@ def main():
     draw = torch.Generator().manual_seed(500 + dist.get_rank())
     for _ in range(args.steps):
         ids = torch.randint(0, 64, (args.tokens,), generator=draw)
-        loss = nn.functional.mse_loss(model(ids), ids / 64)
+        target = ids / 64 + torch.randn(args.tokens, generator=draw)
+        loss = nn.functional.mse_loss(model(ids), target)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
