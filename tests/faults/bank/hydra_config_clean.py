@@ -1,14 +1,12 @@
 """A training script with a Hydra configuration."""
 
 import gc
-import random
 from dataclasses import dataclass
 
 import hydra
 import torch
 import torch.distributed as dist
 from hydra.core.config_store import ConfigStore
-from omegaconf import OmegaConf
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel as DDP
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
