@@ -7,7 +7,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Final, SupportsIndex
+from typing import TYPE_CHECKING, Final, SupportsIndex, cast
 
 import torch
 
@@ -23,6 +23,7 @@ _INT64: Final = struct.Struct("<q")
 _FLOAT64: Final = struct.Struct("<d")
 
 Row = tuple[int, str, str, str, bytes, float | list[float] | None]
+PlainRow = tuple[int, str, str, str, bytes, float | None]
 """Step, phase, name, spec, digest, value; with a list of values it stands for that many rows, digests one by one."""
 Scalar = tuple[str, bytes, float | None]
 
@@ -97,12 +98,13 @@ class Recorder:
 
     @staticmethod
     def _write(writer: "TraceWriter", rows: list[Row]) -> None:
-        append, append_many = writer.append, writer.append_many
-        for step, phase, name, spec, digest, value in rows:
-            if type(value) is list:
-                append_many(step, phase, name, spec, digest, value)
-            else:
-                append(step, phase, name, spec, digest, value)  # type: ignore[arg-type]  # a number or None
+        written = 0
+        for at, (step, phase, name, spec, digests, values) in enumerate(rows):
+            if type(values) is list:
+                writer.extend(cast("list[PlainRow]", rows[written:at]))
+                writer.append_many(step, phase, name, spec, digests, values)
+                written = at + 1
+        writer.extend(cast("list[PlainRow]", rows[written:]))
 
 
 def number(value: float) -> Scalar:

@@ -19,6 +19,10 @@ from ddp_repro.trace.seal import SEAL_KEY, Sealer, seal_text
 _ROWS_AT_MOST: Final = 1 << 16  # rows kept back between two flushes: bounds memory in long stretches without a step
 
 
+Row = tuple[int, str, str, str, bytes, float | None]
+"""Step, phase, name, spec, digest (16 bytes) and value of one observation."""
+
+
 class TraceWriter:
     """An append-only trace of one rank.
 
@@ -54,6 +58,16 @@ class TraceWriter:
         self._specs.append(spec)
         self._digests.append(digest)
         self._values.append(value)
+        if len(self._steps) >= _ROWS_AT_MOST:
+            self.flush()
+
+    def extend(self, rows: Sequence[Row]) -> None:
+        """Add observations, each a tuple of what ``append`` takes: faster than one by one."""
+        if not rows:
+            return
+        columns = (self._steps, self._phases, self._names, self._specs, self._digests, self._values)
+        for column, values in zip(columns, zip(*rows, strict=True), strict=True):
+            column.extend(values)  # type: ignore[attr-defined]  # columns of six types, each gets its own
         if len(self._steps) >= _ROWS_AT_MOST:
             self.flush()
 

@@ -37,6 +37,9 @@ class Rows:
     def append(self, *row: Any) -> None:
         self.rows.append(row)
 
+    def extend(self, rows: list[Row]) -> None:
+        self.rows.extend(rows)
+
     def append_many(self, *rows: Any) -> None:
         *labels, digests, values = rows
         for at, value in enumerate(values):

@@ -205,3 +205,23 @@ def test_missing_foreign_empty_and_newer_files_are_told_apart(tmp_path: Path, mo
     newer = write(tmp_path / "newer.arrows", [])
     with pytest.raises(ReproError, match="newer version"):
         read_trace(newer)
+
+
+def test_rows_added_together_are_as_rows_added_one_by_one(tmp_path: Path) -> None:
+    meta = TraceMeta(identity="0", launch=0, rank=0, world_size=1, capture="step")
+    rows: list[tuple[int, str, str, str, bytes, float | None]] = [
+        (step, phase, f"{phase}.{number}", "float32[2]", bytes([number] * 16), None if number % 2 else float(number))
+        for step in range(3)
+        for number, phase in enumerate(("loss", "param", "buffer"))
+    ]
+    together, one_by_one = (TraceWriter(tmp_path / name, meta) for name in ("together", "one_by_one"))
+    together.extend(rows)
+    together.extend([])
+    for row in rows:
+        one_by_one.append(*row)
+    for writer in (together, one_by_one):
+        writer.close("finished")
+    traces = [read_trace(tmp_path / name) for name in ("together", "one_by_one")]
+    assert traces[0].content == traces[1].content
+    assert len(traces[0]) == len(rows)
+    assert traces[0].whole
