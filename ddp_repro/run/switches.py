@@ -9,7 +9,6 @@ import torch
 from torch._inductor import config as inductor
 from torch.utils import deterministic
 
-from ddp_repro.run.determinism import Switches
 from ddp_repro.run.start import hash_seed_in_force
 
 _DEBUG_MODES = ("off", "warn", "error")
@@ -27,7 +26,7 @@ def write(name: str, value: object) -> None:
     _SWITCHES[name].write(value)
 
 
-def read_all() -> Switches:
+def read_all() -> dict[str, bool | int | str | None]:
     """Return every switch as it is in force now."""
     return {name: switch.read() for name, switch in _SWITCHES.items()}
 
