@@ -5,37 +5,51 @@ if __name__ == "__main__":  # before the other imports: a crash in one of them m
 
     enter("check")
 
+from collections.abc import Sequence
 from contextlib import suppress
 
 from ddp_repro.cli import Command, run_command
 from ddp_repro.config import CheckConfig, validate_launch
 from ddp_repro.errors import ExitCode, ReproError
+from ddp_repro.judge.findings import Variant as Twin
 from ddp_repro.judge.judgement import Rules
 from ddp_repro.report.progress import Progress
 from ddp_repro.report.verdict import Context
 from ddp_repro.run.driver import Interrupted, Invocation
 from ddp_repro.run.launch import Plan, make_launches
 from ddp_repro.run.place import place_run
+from ddp_repro.run.variants import Variant, variants
 from ddp_repro.verdict import judge_and_tell, load_launches
 
 
 def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
-    """Launch the same thing ``config.launches`` times, judge, report; return the verdict's code.
+    """Launch the same thing several times, or variants that must not differ; judge, report; return the verdict's code.
 
     What was recorded before an interruption is judged as far as it goes: never as reproducible.
     """
-    validate_launch(config)
-    if config.launches < 1:
+    for one in (config, *invocation.twins):
+        validate_launch(one)
+    if config.launches_each < 1:
         raise ReproError(f"launches={config.launches} is not possible.", hint="Use launches=2 or more.")
+    planned = variants(config, invocation.twins)
     folder = place_run(config.output)
-    plan = Plan(folder=folder, config=config, launches=config.launches)
+    plan = Plan(folder=folder, config=config, variants=planned)
     with suppress(Interrupted), Progress(enabled=config.output.progress) as progress:
         make_launches(plan, invocation, progress)
     rules = Rules(
-        allow=tuple(config.compare.allow), level=config.level, reproduce=invocation.text, expected=config.launches
+        allow=tuple(config.compare.allow),
+        level=config.level,
+        reproduce=invocation.text,
+        expected=plan.launches,
+        variants=_judged(planned) if config.twins else (),
     )
     context = Context(run=folder, command=invocation.text, level=config.level)
     return judge_and_tell(load_launches(folder.launches()), rules, context)
+
+
+def _judged(planned: Sequence[Variant]) -> tuple[Twin, ...]:
+    """Return the variants as the judge knows them."""
+    return tuple(Twin(overrides=one.overrides, launches=one.launches, allow=one.allow) for one in planned)
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from ddp_repro.report.terminal import print_error, print_verdict
 from ddp_repro.run.driver import Interrupted, Invocation, catch_signals, refuse_several_drivers
 
 CUSTOM_TARGET = "workload._target_="
+TWINS = "twins"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,8 +53,32 @@ def _guarded(command: Command) -> ExitCode:
 
 def _compose_and_run(command: Command) -> ExitCode:
     typed = sys.argv[1:]
-    invocation = Invocation(command=command.name, overrides=tuple(typed))
-    return worst([command.run(settings, invocation) for settings in _compose(command, typed)])
+    composed = _compose(command, typed)
+    twins = tuple(_compose_twins(command, typed, composed))
+    invocation = Invocation(command=command.name, overrides=tuple(typed), twins=twins)
+    return worst([command.run(settings, invocation) for settings in composed])
+
+
+def _compose_twins(command: Command, typed: list[str], composed: list[Any]) -> list[Any]:
+    """Return the configurations of the variants that ``twins`` names: the command's own overrides, then theirs."""
+    named = [overrides for settings in composed for overrides in getattr(settings, "twins", [])]
+    if not named:
+        return []
+    if len(composed) > 1:
+        raise ReproError("twins and -m cannot be combined.", hint="Call check once for each value that -m names.")
+    shared = [argument for argument in typed if not argument.lstrip("+").startswith(f"{TWINS}=")]
+    return [_compose_twin(command, shared, overrides) for overrides in named]
+
+
+def _compose_twin(command: Command, shared: list[str], overrides: list[str]) -> Any:
+    for override in overrides:
+        if override.startswith("-") or override.partition("=")[0].lstrip("+") == TWINS:
+            raise ReproError(f"{override} cannot stand in a twin.", hint="A twin is a list of overrides: key=value.")
+    try:
+        (settings,) = _compose(command, [*shared, *overrides])
+    except ReproError as error:
+        raise ReproError(f"the twin [{', '.join(overrides)}]: {error}", hint=error.hint) from None
+    return settings
 
 
 def _compose(command: Command, typed: list[str]) -> list[Any]:

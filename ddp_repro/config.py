@@ -1,6 +1,6 @@
 """The schema of every command's configuration; Hydra fills it, ranks read it back from ``config.yaml``."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -11,6 +11,7 @@ from yaml import YAMLError
 
 from ddp_repro.errors import ReproError
 from ddp_repro.run.determinism import Determinism, check_ranges
+from ddp_repro.workload.script import read_script
 
 LEVELS = ("same-stack",)
 
@@ -42,6 +43,13 @@ class CaptureLevel(Enum):
 
     step = "step"
     off = "off"
+
+
+class Seeding(Enum):
+    """Whether a script's process is seeded before the script starts; a built-in workload always is."""
+
+    leave = "leave"
+    inject = "inject"
 
 
 @dataclass(kw_only=True)
@@ -117,6 +125,7 @@ class RecordConfig:
     seed: int = 0
     threads: int | None = 1
     level: str = "same-stack"
+    seeding: Seeding = Seeding.inject
     workload: dict[str, Any] = field(default_factory=dict)
     determinism: Determinism = field(default_factory=Determinism)
     capture: CaptureConfig = field(default_factory=CaptureConfig)
@@ -129,10 +138,19 @@ class RecordConfig:
 
 @dataclass(kw_only=True)
 class CheckConfig(RecordConfig):
-    """Repeated launches of the same thing, and the rules by which they are judged."""
+    """Repeated launches of the same thing, and the rules by which they are judged.
 
-    launches: int = 2
+    ``twins`` holds lists of overrides: variants that must not differ. ``launches`` None is 2, or 1 for each variant.
+    """
+
+    launches: int | None = None
+    twins: list[list[str]] = field(default_factory=list)
     compare: CompareRules = field(default_factory=CompareRules)
+
+    @property
+    def launches_each(self) -> int:
+        """Return the number of launches, of each variant where there are variants."""
+        return self.launches if self.launches is not None else (1 if self.twins else 2)
 
 
 @dataclass(kw_only=True)
@@ -145,7 +163,7 @@ class CompareConfig:
     output: OutputConfig = field(default_factory=OutputConfig)
 
 
-OPERATIONAL = ("output", "launches", "compare", "launcher.timeout_s", "launcher.grace_s")
+OPERATIONAL = ("output", "launches", "twins", "compare", "launcher.timeout_s", "launcher.grace_s")
 
 
 def validate_launch(config: RecordConfig) -> None:
@@ -166,6 +184,42 @@ def validate_launch(config: RecordConfig) -> None:
         raise ReproError("data.persistent_workers=true needs workers.", hint="Set data.num_workers to 1 or more.")
     check_ranges(config.determinism)
     validate_level(config.level)
+    if is_script(config):
+        _validate_script(config)
+    elif config.seeding is not Seeding.inject:
+        raise ReproError(
+            "seeding=leave is for scripts; a workload that is built here is always seeded.",
+            hint="Leave seeding out, or use workload=script workload.path=train.py.",
+        )
+
+
+def is_script(config: RecordConfig) -> bool:
+    """Tell whether a user's script is trained, not something that is built here."""
+    return "_target_" not in config.workload and ("path" in config.workload or "module" in config.workload)
+
+
+def _validate_script(config: RecordConfig) -> None:
+    """Raise ReproError for keys that steer the built-in training and would do nothing to a script."""
+    read_script(config.workload)
+    theirs = {"data": config.data, "ddp": config.ddp, "train": replace(config.train, max_steps=None)}
+    idle = [
+        f"{group}.{name}"
+        for group, given in theirs.items()
+        for name, value in vars(given).items()
+        if value != getattr(type(given)(), name)
+    ]
+    if config.launcher.backend is not Backend.auto:
+        idle.append("launcher.backend")
+    if config.seeding is Seeding.leave and config.seed != 0:
+        raise ReproError(
+            f"seed={config.seed} does nothing: the script is left to seed itself.",
+            hint="Add seeding=inject to have it seeded before it starts, or leave seed out.",
+        )
+    if idle:
+        raise ReproError(
+            f"{', '.join(idle)} would do nothing: a script has its own loop and its own loaders.",
+            hint="Pass what the script takes in workload.args; of train.*, only train.max_steps ends a script.",
+        )
 
 
 def validate_level(level: str) -> None:
@@ -184,7 +238,22 @@ def semantic(config: RecordConfig) -> dict[str, Any]:
         for parent in parents:
             node = node[parent]
         node.pop(key, None)
-    return {str(key): value for key, value in plain.items()}
+    settings = {str(key): value for key, value in plain.items()}
+    return _semantic_of_script(config, settings) if is_script(config) else _without(settings, "seeding")
+
+
+def _semantic_of_script(config: RecordConfig, settings: dict[str, Any]) -> dict[str, Any]:
+    """Leave out what does nothing to a script; where its file lies says nothing about what it computes."""
+    return _without(settings, "data", "ddp") | {
+        "seed": config.seed if config.seeding is Seeding.inject else None,
+        "workload": read_script(config.workload).identity(),
+        "train": {"max_steps": config.train.max_steps},
+        "launcher": _without(settings["launcher"], "backend"),
+    }
+
+
+def _without(settings: dict[str, Any], *keys: str) -> dict[str, Any]:
+    return {key: value for key, value in settings.items() if key not in keys}
 
 
 def save_config(config: RecordConfig | CompareConfig, path: Path) -> None:

@@ -13,6 +13,7 @@ from ddp_repro.report.terminal import print_recorded
 from ddp_repro.run.driver import Invocation
 from ddp_repro.run.launch import Plan, make_launches
 from ddp_repro.run.place import place_run
+from ddp_repro.run.variants import only_variant
 from ddp_repro.trace.launch import load_launch
 
 
@@ -21,7 +22,7 @@ def record(config: RecordConfig, invocation: Invocation) -> ExitCode:
     validate_launch(config)
     folder = place_run(config.output)
     with Progress(enabled=config.output.progress) as progress:
-        make_launches(Plan(folder=folder, config=config, launches=1), invocation, progress)
+        make_launches(Plan(folder=folder, config=config, variants=only_variant(config, 1)), invocation, progress)
     launch = load_launch(folder.launch(0))
     if launch.problems:
         raise ReproError(launch.problems[0], hint=f"What was recorded before is in {folder.path}.")

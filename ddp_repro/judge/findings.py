@@ -54,6 +54,19 @@ class FieldDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Variant:
+    """Launches of a run with twins that were made alike, and must equal those of the other variants.
+
+    ``overrides`` are what it adds to the command's own, ``launches`` the numbers of its launches, ``allow`` the identity
+    fields (dotted) that its overrides move; between two variants those of both may differ.
+    """
+
+    overrides: tuple[str, ...]
+    launches: tuple[int, ...]
+    allow: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """The verdict and everything that led to it.
 

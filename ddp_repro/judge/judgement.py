@@ -8,7 +8,7 @@ from ddp_repro.judge.causes import preceded
 from ddp_repro.judge.diagnosis import diagnose
 from ddp_repro.judge.divergence import classes, compare_launches, reordered_rows
 from ddp_repro.judge.explained import without_explained
-from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, merged
+from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, Variant, merged
 from ddp_repro.judge.identity import compare_identities, in_words, unused_allowances
 from ddp_repro.judge.invariants import launch_findings
 from ddp_repro.judge.soundness import blind_spots, common_problems, launch_problems, usable_before
@@ -27,13 +27,14 @@ class Rules:
 
     ``allow`` names identity fields that may differ (dotted; a prefix allows all below it), ``level`` the level of
     reproducibility that they are held to, ``reproduce`` the command that makes them again, ``expected`` how many
-    launches there should be.
+    launches there should be, ``variants`` which of them belong to which of a run's twins (none: all are alike).
     """
 
     allow: tuple[str, ...] = field(default=())
     level: str = "same-stack"
     reproduce: str = ""
     expected: int | None = None
+    variants: tuple[Variant, ...] = ()
 
 
 def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:

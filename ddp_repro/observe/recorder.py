@@ -35,7 +35,8 @@ class Recorder:
     add rows at the same time. They reach the writer once a step, after which ``on_step`` gets the number of steps done.
     With ``flush_every_s`` a step's rows may stay back until so many seconds have passed since the last ones were
     written (a killed rank loses them), as writing costs more than a short step allows: 0 writes at every step.
-    With no writer only steps are counted. In a forked child (a loader's worker) a recorder is silent: the trace is the
+    With no writer only steps are counted; one that is ``pending`` keeps its rows until ``open`` gives it a writer. In a
+    forked child (a loader's worker) a recorder is silent: the trace is the
     parent's.
     """
 
@@ -45,11 +46,13 @@ class Recorder:
         on_step: Callable[[int], None] | None = None,
         *,
         flush_every_s: float = 0.0,
+        pending: bool = False,
     ) -> None:
         self.step = 0
         self.silent = False
         self.rows: list[Row] = []
         self._writer = writer
+        self._pending = pending
         self._on_step = on_step
         self._flushing = threading.Lock()
         self._flush_every_s = flush_every_s
@@ -71,6 +74,12 @@ class Recorder:
         if len(self.rows) > _ROWS_KEPT:
             self.flush()
 
+    def open(self, writer: "TraceWriter") -> None:
+        """Give a pending recorder its writer; rows that gathered reach it with the next flush."""
+        assert self._pending, "a recorder that was made with a writer"
+        self._writer = writer
+        self._pending = False
+
     def pass_on(self) -> None:
         """Flush, unless that was done less than ``flush_every_s`` ago."""
         if not self._flush_every_s or time.monotonic() - self._flushed_at >= self._flush_every_s:
@@ -86,6 +95,8 @@ class Recorder:
 
     def flush(self) -> None:
         """Hand the gathered rows to the writer and have them written. Raises ``ReproError`` where that fails."""
+        if self._pending:
+            return
         with self._flushing:
             count = len(self.rows)
             rows = self.rows[:count]

@@ -7,18 +7,26 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import FrameType
+from typing import TYPE_CHECKING
 
 from ddp_repro.errors import ReproError
+
+if TYPE_CHECKING:
+    from ddp_repro.config import CheckConfig
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Invocation:
-    """How a person called a command: its name and the overrides as typed."""
+    """How a person called a command: its name and the overrides as typed.
+
+    ``twins`` are the configurations of the variants that the command's ``twins`` name, composed as the command's own.
+    """
 
     command: str
     overrides: tuple[str, ...]
+    twins: tuple["CheckConfig", ...] = ()
 
     @property
     def text(self) -> str:

@@ -48,3 +48,38 @@ def rank_environment(environ: Mapping[str, str], extra: Mapping[str, str]) -> di
 
 
 THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
+
+# What torchrun tells its children of their place, and its own settings (PET_*): an outer launch's, not the script's.
+OUTER_NAMES = (
+    "RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "ROLE_RANK", "ROLE_NAME",
+    "ROLE_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+)  # fmt: skip
+OUTER_PREFIXES = ("TORCHELASTIC_", "PET_", "DDP_REPRO_")
+
+# What torchrun sets that is the same on every rank of one node. The store is rank 0's: there is no agent that keeps it.
+_AS_TORCHRUN = {
+    "GROUP_RANK": "0",
+    "GROUP_WORLD_SIZE": "1",
+    "ROLE_NAME": "default",
+    "TORCHELASTIC_RESTART_COUNT": "0",
+    "TORCHELASTIC_MAX_RESTARTS": "0",
+    "TORCHELASTIC_RUN_ID": "none",
+    "TORCHELASTIC_USE_AGENT_STORE": "False",
+}
+
+
+def script_environment(environ: Mapping[str, str], extra: Mapping[str, str], *, nproc: int) -> dict[str, str]:
+    """Return the environment of a script's rank: what torchrun would give it, plus ``extra``, which wins.
+
+    It is inherited, less what an outer launch told this process. As torchrun does, it sets one OpenMP thread a rank
+    where there are several ranks and nobody said otherwise.
+    """
+    inherited = {
+        name: value
+        for name, value in environ.items()
+        if name not in OUTER_NAMES and not name.startswith(OUTER_PREFIXES)
+    }
+    defaults = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "1"}
+    if nproc > 1:
+        defaults["OMP_NUM_THREADS"] = "1"
+    return {**defaults, **inherited, **_AS_TORCHRUN, "ROLE_WORLD_SIZE": str(nproc), **extra}

@@ -6,6 +6,7 @@ import platform
 import socket
 import time
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch.distributed as dist
 
 from ddp_repro.config import RecordConfig, semantic
 from ddp_repro.run.environment import numeric_environment
-from ddp_repro.run.provenance import code_provenance
+from ddp_repro.run.placement import rank_and_world_size
 from ddp_repro.trace.identity import IDENTITY_SCHEMA, identity_digest
 
 # Distributions that compute; the one place that lists them.
@@ -26,43 +27,56 @@ COMPUTING = (
 )  # fmt: skip
 
 
-def rank_identity(config: RecordConfig, data: Mapping[str, Any], in_force: Mapping[str, Any]) -> dict[str, Any]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Seen:
+    """What a rank knows of itself: its number, its data (name, length, digest, split), the determinism read back.
+
+    ``provenance`` is where the code came from; one rank of a launch finds out.
+    """
+
+    rank: int
+    data: Mapping[str, Any] | None
+    in_force: Mapping[str, Any]
+    provenance: Mapping[str, Any]
+
+
+def rank_identity(config: RecordConfig, seen: Seen) -> dict[str, Any]:
     """Return the identity of this launch as this rank sees it, with its digest.
 
-    ``data`` identifies the data set (name, length, digest, split); ``in_force`` is what the determinism profile was
-    read back as. Needs the process group. The digest is SHA-256 over canonical JSON of the compared groups.
+    World size and backend are those of the process group, where there is one. The digest is SHA-256 over canonical JSON
+    of the compared groups.
     """
     groups = {
-        "experiment": _experiment(config, data, in_force),
+        "experiment": _experiment(config, seen),
         "software": _software(),
         "hardware": _hardware(),
         "environment": _environment(),
     }
-    provenance = {**code_provenance(config), **_place()} if dist.get_rank() == 0 else _place()
     return {
         "schema": IDENTITY_SCHEMA,
-        "rank": dist.get_rank(),
+        "rank": seen.rank,
         "digest": identity_digest(groups),
         **groups,
-        "provenance": provenance,
+        "provenance": {**seen.provenance, **_place()},
     }
 
 
-def _experiment(config: RecordConfig, data: Mapping[str, Any], in_force: Mapping[str, Any]) -> dict[str, Any]:
-    local = int(os.environ.get("LOCAL_WORLD_SIZE", dist.get_world_size()))
+def _experiment(config: RecordConfig, seen: Seen) -> dict[str, Any]:
+    _, world_size = rank_and_world_size()
+    local = int(os.environ.get("LOCAL_WORLD_SIZE", world_size))
     settings = semantic(config)
     seed, threads = settings.pop("seed"), settings.pop("threads")
     settings.pop("nproc")
     return {
         "seed": seed,
         "threads": threads,
-        "world_size": dist.get_world_size(),
+        "world_size": world_size,
         "ranks_per_node": local,
-        "nodes": dist.get_world_size() // local,
-        "placement": [rank // local for rank in range(dist.get_world_size())],
-        "backend": dist.get_backend(),
-        "data": dict(data),
-        "determinism_in_force": dict(in_force),
+        "nodes": max(world_size // local, 1),
+        "placement": [rank // local for rank in range(world_size)],
+        "backend": dist.get_backend() if dist.is_initialized() else None,
+        "data": None if seen.data is None else dict(seen.data),
+        "determinism_in_force": dict(seen.in_force),
         "config": settings,
     }
 
@@ -109,7 +123,8 @@ def _distributions() -> dict[str, str]:
 
 
 def _hardware() -> dict[str, Any]:
-    gpus = range(torch.cuda.device_count()) if torch.cuda.is_available() else range(0)
+    # Only where this rank computes on them: asking for their names would make a CUDA context of its own.
+    gpus = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)  # type: ignore[no-untyped-call]
     return {
         "machine": platform.machine(),
         "cpu": _cpu_model(),

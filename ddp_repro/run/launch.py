@@ -2,16 +2,17 @@
 
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from ddp_repro.config import RecordConfig, save_config
+from ddp_repro.config import RecordConfig, is_script, save_config
 from ddp_repro.errors import ReproError
-from ddp_repro.run import determinism
 from ddp_repro.run.driver import Invocation
-from ddp_repro.run.environment import rank_environment
+from ddp_repro.run.environment import moves_bits
+from ddp_repro.run.launch_environment import launch_environment
 from ddp_repro.run.launcher import WorldPlan, run_world
+from ddp_repro.run.variants import Variant
 from ddp_repro.trace.document import read_json, write_json
 from ddp_repro.trace.launch import LaunchRecord
 from ddp_repro.trace.layout import RunFolder
@@ -34,11 +35,16 @@ class Watcher(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A run to be made: its folder, its configuration and the number of launches."""
+    """A run to be made: its folder, the configuration that its command has, and what is launched, in order."""
 
     folder: RunFolder
     config: RecordConfig
-    launches: int
+    variants: Sequence[Variant]
+
+    @property
+    def launches(self) -> int:
+        """Return the number of all launches."""
+        return sum(len(variant.launches) for variant in self.variants)
 
 
 def make_launches(plan: Plan, invocation: Invocation, watcher: Watcher) -> list[LaunchRecord]:
@@ -47,36 +53,45 @@ def make_launches(plan: Plan, invocation: Invocation, watcher: Watcher) -> list[
     Raises ReproError for a configuration that cannot run and `Interrupted` when the driver is told to stop; what was
     recorded before stays in the folder.
     """
-    environ = _environment(plan.config)
-    save_config(plan.config, plan.folder.config)
-    write_json(plan.folder.run, _run_document(plan, invocation, environ))
+    _write_plan(plan, invocation)
     records: list[LaunchRecord] = []
-    for launch in range(plan.launches):
-        watcher.launch_started(launch, plan.launches)
-        record = _make_launch(plan, launch, environ, watcher)
-        watcher.launch_finished(launch, record.outcome)
-        records.append(record)
-        if record.outcome != "finished":
-            break
+    for number, variant in enumerate(plan.variants):
+        for launch in variant.launches:
+            watcher.launch_started(launch, plan.launches)
+            record = _make_launch(plan, number, launch, watcher)
+            watcher.launch_finished(launch, record.outcome)
+            records.append(record)
+            if record.outcome != "finished":
+                _keep_identity(plan.folder)
+                return records
     _keep_identity(plan.folder)
     return records
 
 
-def _make_launch(plan: Plan, launch: int, environ: Mapping[str, str], watcher: Watcher) -> LaunchRecord:
-    folder = plan.folder.launch(launch)
+def _write_plan(plan: Plan, invocation: Invocation) -> None:
+    """Write the configurations that ranks read, and what is to be launched."""
+    save_config(plan.config, plan.folder.config)
+    for number, variant in enumerate(plan.variants):
+        if variant.config is not plan.config:
+            save_config(variant.config, plan.folder.variant_config(number))
+    write_json(plan.folder.run, _run_document(plan, invocation))
+
+
+def _make_launch(plan: Plan, variant: int, launch: int, watcher: Watcher) -> LaunchRecord:
+    folder, config = plan.folder.launch(launch), plan.variants[variant].config
+    config_file = plan.folder.config if config is plan.config else plan.folder.variant_config(variant)
     try:
         folder.path.mkdir()
     except OSError as error:
         raise ReproError(
             f"cannot make {folder.path}: {error.strerror}", hint="name a folder that no other run writes to"
         ) from error
-    config = plan.config
     return run_world(
         WorldPlan(
             folder=folder,
-            argv=[sys.executable, "-u", "-m", "ddp_repro.run.rank", str(folder.path), str(plan.folder.config)],
+            argv=[sys.executable, "-u", "-m", "ddp_repro.run.rank", str(folder.path), str(config_file)],
             nproc=config.nproc,
-            environ=environ,
+            environ=launch_environment(config, os.environ),
             timeout_s=config.launcher.timeout_s,
             grace_s=config.launcher.grace_s,
             on_step=lambda step, total: watcher.step(launch, step, total),
@@ -84,23 +99,33 @@ def _make_launch(plan: Plan, launch: int, environ: Mapping[str, str], watcher: W
     )
 
 
-def _environment(config: RecordConfig) -> dict[str, str]:
-    fixed = determinism.environment(config.determinism, config.threads)
-    if config.nproc * (config.threads or 1) > (os.cpu_count() or 1):
-        # Threads that spin while they wait take the cores from those that work: measured 177 ms a step against 27 ms
-        # (four ranks of two threads on two cores).
-        fixed["OMP_WAIT_POLICY"] = "PASSIVE"
-    return rank_environment(os.environ, {**fixed, **config.launcher.env})
-
-
-def _run_document(plan: Plan, invocation: Invocation, environ: Mapping[str, str]) -> dict[str, Any]:
+def _run_document(plan: Plan, invocation: Invocation) -> dict[str, Any]:
     return {
         "schema": SCHEMA_VERSION,
         "command": invocation.text,
         "level": plan.config.level,
         "launches": plan.launches,
         "world_size": plan.config.nproc,
-        "rank_environment": dict(sorted(environ.items())),
+        "rank_environment": _told_environment(plan.config),
+        "variants": [_variant_document(plan, variant) for variant in plan.variants],
+    }
+
+
+def _told_environment(config: RecordConfig) -> dict[str, str]:
+    """Return the environment of a launch's ranks; of an inherited one, which may hold secrets, what matters."""
+    environ = launch_environment(config, os.environ)
+    if is_script(config):
+        environ = {name: value for name, value in environ.items() if moves_bits(name) or os.environ.get(name) != value}
+    return dict(sorted(environ.items()))
+
+
+def _variant_document(plan: Plan, variant: Variant) -> dict[str, Any]:
+    base, own = _told_environment(plan.config), _told_environment(variant.config)
+    return {
+        "overrides": list(variant.overrides),
+        "launches": list(variant.launches),
+        "allow": list(variant.allow),
+        "environment": {name: own.get(name) for name in {**base, **own} if base.get(name) != own.get(name)},
     }
 
 

@@ -3,22 +3,22 @@
 import os
 import selectors
 import signal
-import subprocess
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
 
+from ddp_repro.run import rank_state
 from ddp_repro.run.driver import Interrupted
 from ddp_repro.run.ports import reserved_port
 from ddp_repro.run.processes import MARK, RankCommand, end_world, exit_text, start
-from ddp_repro.run.progress import VARIABLE, LineReader, Message
+from ddp_repro.run.progress import RELEASE_VARIABLE, VARIABLE, LineReader, Message
+from ddp_repro.run.rank_state import Ending, RankState, ended_before
 from ddp_repro.trace.launch import LaunchRecord, RankExit, write_launch_record
 from ddp_repro.trace.layout import LaunchFolder
 
 POLL_S = 0.05
-TEARDOWN_S = 15.0  # gloo with DDP can hang in teardown (PyTorch 2.13); all is on disk by then
 STACKS_S = 0.5  # for faulthandler to write the stacks of a hung rank
 
 
@@ -35,22 +35,6 @@ class WorldPlan:
     on_step: Callable[[int, int | None], None]
 
 
-@dataclass(slots=True, kw_only=True)
-class _Rank:
-    process: subprocess.Popen[bytes]
-    last_step: int | None = None
-    observed: bool = False
-    error: Message | None = None
-
-
-@dataclass(slots=True, kw_only=True)
-class _Ending:
-    outcome: str = "finished"
-    reason: str = ""
-    hint: str = ""
-    notes: dict[int, str] = field(default_factory=dict)
-
-
 def run_world(plan: WorldPlan) -> LaunchRecord:
     """Run one world to its end and return how it ended; nothing of it is left running, whatever happens.
 
@@ -58,12 +42,12 @@ def run_world(plan: WorldPlan) -> LaunchRecord:
     """
     world = _World(plan)
     began = time.monotonic()
-    ending = _Ending()
+    ending = Ending()
     try:
         world.start()
         ending = world.watch()
     except Interrupted as stop:
-        ending = _Ending(outcome="interrupted", reason=f"the driver got {stop.signal_name}")
+        ending = Ending(outcome="interrupted", reason=f"the driver got {stop.signal_name}")
         raise
     finally:
         world.end()
@@ -78,24 +62,27 @@ class _World:
     def __init__(self, plan: WorldPlan) -> None:
         self._plan = plan
         self._mark = uuid.uuid4().hex
-        self._ranks: list[_Rank] = []
+        self._ranks: list[RankState] = []
         self._told_errors: list[int] = []  # ranks in the order in which they told the driver of an error
         self._reader = LineReader()
         self._planned: int | None = None
         self._read_fd, self._write_fd = os.pipe()
+        self._release_fds = list(os.pipe())
+        self._teardown_at: float | None = None
+        self._held = ExitStack()
         self._progress_at = time.monotonic()
 
     def start(self) -> None:
-        """Start every rank; the port is held until all were started and the first event came."""
+        """Start every rank; the port is held as long as the world lasts, since a script joins when it likes."""
         os.set_blocking(self._read_fd, False)
-        with reserved_port() as port:
-            for rank in range(self._plan.nproc):
-                self._ranks.append(_Rank(process=start(self._command(rank, port), self._write_fd)))
-            os.close(self._write_fd)
-            self._write_fd = -1
-            self._await_first_event()
+        port = self._held.enter_context(reserved_port())
+        for rank in range(self._plan.nproc):
+            process = start(self._command(rank, port), [self._write_fd, self._release_fds[0]])
+            self._ranks.append(RankState(process=process))
+        os.close(self._write_fd)
+        self._write_fd = -1
 
-    def watch(self) -> _Ending:
+    def watch(self) -> Ending:
         """Wait until the world ended or must be ended, and say how."""
         while True:
             self._pump(POLL_S)
@@ -104,15 +91,16 @@ class _World:
                 return ending
 
     def end(self) -> None:
-        """End every process of this world and close the pipe."""
+        """End every process of this world, close the pipes and let go of the port."""
         end_world([rank.process for rank in self._ranks], self._mark)
+        self._held.close()
         with suppress(OSError):
             self._pump(0.0)
-        for fd in (self._read_fd, self._write_fd):
+        for fd in (self._read_fd, self._write_fd, *self._release_fds):
             if fd >= 0:
                 os.close(fd)
 
-    def record(self, ending: _Ending, seconds: float) -> LaunchRecord:
+    def record(self, ending: Ending, seconds: float) -> LaunchRecord:
         """Return the launch's record."""
         exits = [
             RankExit(
@@ -137,6 +125,7 @@ class _World:
         environ = {
             **self._plan.environ,
             "RANK": number,
+            "ROLE_RANK": number,
             "LOCAL_RANK": number,
             "GROUP_RANK": "0",
             "WORLD_SIZE": size,
@@ -144,15 +133,10 @@ class _World:
             "MASTER_ADDR": "127.0.0.1",
             "MASTER_PORT": str(port),
             VARIABLE: str(self._write_fd),
+            RELEASE_VARIABLE: str(self._release_fds[0]),
             MARK: self._mark,
         }
         return RankCommand(argv=self._plan.argv, environ=environ, log=self._plan.folder.log(rank))
-
-    def _await_first_event(self) -> None:
-        while not any(rank.last_step is not None or rank.error for rank in self._ranks):
-            self._pump(POLL_S)
-            if self._hung() or any(rank.process.poll() is not None for rank in self._ranks):
-                return
 
     def _pump(self, wait_s: float) -> None:
         with selectors.DefaultSelector() as selector:
@@ -165,31 +149,30 @@ class _World:
             self._take(message)
 
     def _take(self, message: Message) -> None:
-        rank = self._ranks[message.rank]
         self._progress_at = time.monotonic()
-        if message.event == "error":
-            rank.error = message
-            self._told_errors.append(message.rank)
-        elif message.event == "observed":
-            rank.observed = True
-        elif message.event == "planned":
+        if message.event == "planned":
             self._planned = message.step
-        else:
-            rank.last_step = message.step
-            if message.rank == 0 and message.event == "step":
-                self._plan.on_step(message.step, self._planned)
+            return
+        self._ranks[message.rank].take(message)
+        if message.event == "error":
+            self._told_errors.append(message.rank)
+        elif message.event == "step" and message.rank == 0:
+            self._plan.on_step(message.step, self._planned)
 
-    def _failed(self) -> _Ending | None:
-        if not any(self._is_broken(rank) for rank in self._ranks):
+    def _failed(self) -> Ending | None:
+        if not any(rank.is_broken or rank.is_stuck_on_its_way_out for rank in self._ranks):
             return None
         self._pump(0.0)  # what a rank said just before it left may still lie in the pipe
-        broken = [number for number, rank in enumerate(self._ranks) if self._is_broken(rank)]
+        broken = [number for number, rank in enumerate(self._ranks) if rank.is_broken or rank.is_stuck_on_its_way_out]
         if not broken:
             return None
         deadline = time.monotonic() + self._plan.grace_s
-        while time.monotonic() < deadline and any(rank.process.poll() is None for rank in self._ranks):
+        while time.monotonic() < deadline and any(rank.is_running for rank in self._ranks):
             self._pump(POLL_S)
-        return _Ending(outcome="failed", reason=self._failure(self._origin(broken)), notes=self._exit_notes())
+        origin = self._origin(broken)
+        reason = self._ranks[origin].failure(origin, self._plan.folder.log(origin))
+        notes = {number: exit_text(rank.process.poll()) for number, rank in enumerate(self._ranks)}
+        return Ending(outcome="failed", reason=reason + ended_before(self._ranks, broken), notes=notes)
 
     def _origin(self, broken: list[int]) -> int:
         """Return the rank that failed first: the others only lost their connection to it.
@@ -199,54 +182,45 @@ class _World:
         """
         killed = [number for number in broken if (self._ranks[number].process.returncode or 0) < 0]
         silent = [number for number in killed if self._ranks[number].error is None]
-        return next(iter([*silent, *self._told_errors, *broken]))
+        leaving = [number for number in broken if self._ranks[number].leaving_for]
+        return next(iter([*silent, *leaving, *self._told_errors, *broken]))
 
-    @staticmethod
-    def _is_broken(rank: _Rank) -> bool:
-        code = rank.process.poll()
-        return code is not None and not (code == 0 and rank.observed)
-
-    def _failure(self, number: int) -> str:
-        rank = self._ranks[number]
-        if rank.error is not None:
-            return f"rank {number}: {rank.error.text} {rank.error.hint}".strip()
-        how = exit_text(rank.process.returncode)
-        if rank.process.returncode == 0:
-            how = "left with exit code 0 before its training ended"
-        return f"rank {number} after {rank.last_step or 0} steps: {how}; see {self._plan.folder.log(number)}"
-
-    def _exit_notes(self) -> dict[int, str]:
-        return {number: exit_text(rank.process.poll()) for number, rank in enumerate(self._ranks)}
-
-    def _hung(self) -> _Ending | None:
+    def _hung(self) -> Ending | None:
         if time.monotonic() - self._progress_at <= self._plan.timeout_s:
             return None
-        waiting = [number for number, rank in enumerate(self._ranks) if rank.process.poll() is None]
+        waiting = [number for number, rank in enumerate(self._ranks) if rank.is_running]
+        if all(rank.closed for rank in self._ranks):
+            note = f"ended by the driver: it did not end within {self._plan.timeout_s:g} s of its training"
+            return Ending(notes=dict.fromkeys(waiting, note))
         for number in waiting:
             with suppress(ProcessLookupError):
                 os.kill(self._ranks[number].process.pid, signal.SIGUSR1)
         time.sleep(STACKS_S)
         steps = ", ".join(f"rank {number}: {self._ranks[number].last_step or 0}" for number in waiting)
+        told = f"no step was completed for {self._plan.timeout_s:g} s (steps done: {steps})"
         reason = (
-            f"no step was completed for {self._plan.timeout_s:g} s (steps done: {steps}); the stacks of its ranks are "
-            f"in rank-<r>.log under {self._plan.folder.path}. If a step takes longer, raise launcher.timeout_s"
+            f"{told}{ended_before(self._ranks, [])}; the stacks of its ranks are in rank-<r>.log under "
+            f"{self._plan.folder.path}. If a step takes longer, raise launcher.timeout_s"
         )
-        return _Ending(outcome="hung", reason=reason)
+        return Ending(outcome="hung", reason=reason)
 
-    def _finished(self) -> _Ending | None:
-        if not all(rank.observed for rank in self._ranks):
+    def _finished(self) -> Ending | None:
+        """Return the ending once every rank is through, or stays in its teardown for too long."""
+        if not all(rank.closed for rank in self._ranks):
             return None
-        deadline = time.monotonic() + TEARDOWN_S
-        while time.monotonic() < deadline:
-            self._pump(POLL_S)
-            if self._failed_after_end():
-                return self._failed_after_end()
-            if all(rank.process.poll() == 0 for rank in self._ranks):
-                return _Ending()
-        late = [number for number, rank in enumerate(self._ranks) if rank.process.poll() is None]
-        note = f"ended by the driver: still in teardown {TEARDOWN_S:g} s after its last observation"
-        return _Ending(notes=dict.fromkeys(late, note))
+        self._release()
+        if all(rank.process.poll() == 0 for rank in self._ranks):
+            return Ending()
+        if not all(rank.is_in_teardown for rank in self._ranks):
+            self._teardown_at = None
+            return None
+        self._teardown_at = self._teardown_at or time.monotonic()
+        if time.monotonic() - self._teardown_at <= rank_state.TEARDOWN_S:
+            return None
+        return Ending(notes={n: rank.late_note() for n, rank in enumerate(self._ranks) if rank.is_running})
 
-    def _failed_after_end(self) -> _Ending | None:
-        codes = [rank.process.poll() for rank in self._ranks]
-        return self._failed() if any(code not in (None, 0) for code in codes) else None
+    def _release(self) -> None:
+        """Let the ranks go that wait for each other to have been observed."""
+        if self._release_fds[1] >= 0:
+            os.close(self._release_fds[1])
+            self._release_fds[1] = -1

@@ -23,7 +23,7 @@ class RankCommand:
     log: Path
 
 
-def start(command: RankCommand, pass_fd: int) -> subprocess.Popen[bytes]:
+def start(command: RankCommand, pass_fds: Sequence[int]) -> subprocess.Popen[bytes]:
     """Start a rank in a session of its own, so that its loader workers end with it."""
     with command.log.open("ab") as log:
         return subprocess.Popen(
@@ -33,7 +33,7 @@ def start(command: RankCommand, pass_fd: int) -> subprocess.Popen[bytes]:
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
-            pass_fds=(pass_fd,),
+            pass_fds=tuple(pass_fds),
         )
 
 

@@ -2,13 +2,18 @@
 
 import json
 import os
+import select
+import weakref
 from dataclasses import asdict, dataclass
 from typing import Literal
 
 VARIABLE = "DDP_REPRO_PROGRESS_FD"
+RELEASE_VARIABLE = "DDP_REPRO_RELEASE_FD"
 PIPE_BUF = 4096  # Linux: a write of this size at most is all or nothing
 _HINT_AT_MOST = 250  # characters; each takes up to 12 bytes as JSON
-Event = Literal["started", "planned", "step", "observed", "error"]
+Event = Literal["started", "planned", "step", "leaving", "left", "observed", "error"]
+"""``observed``: all that is to be seen of this rank is on disk. ``leaving`` and ``left``: so it is before and after it
+destroys its process group, which can hang; the text of ``leaving`` is the exception that made it leave, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,11 +32,11 @@ class ProgressPipe:
 
     def __init__(self, rank: int) -> None:
         self._rank = rank
-        number = os.environ.pop(VARIABLE, "")
-        self._fd = int(number) if number else None
+        self._fd = _inherited(VARIABLE)
+        self._release_fd = _inherited(RELEASE_VARIABLE)
         if self._fd is not None:
-            os.set_inheritable(self._fd, False)
             os.set_blocking(self._fd, False)
+        _pipes.add(self)
 
     def send(self, event: Event, *, step: int = 0, text: str = "", hint: str = "") -> None:
         """Write one line of at most PIPE_BUF bytes, so that the lines of several ranks do not mix."""
@@ -45,6 +50,41 @@ class ProgressPipe:
             os.write(self._fd, line)
         except OSError:  # the driver is gone or far behind: a rank must not fail or wait for that
             return
+
+    def await_release(self, timeout_s: float) -> None:
+        """Wait until the driver knows that every rank was observed, or until ``timeout_s`` has passed.
+
+        A rank that leaves closes its connections, rank 0 the store as well, from which a slower one may still read.
+        """
+        if self._release_fd is not None:
+            select.select([self._release_fd], [], [], timeout_s)
+
+    def silence(self) -> None:
+        """Say nothing from now on: a forked child is not the rank."""
+        for fd in (self._fd, self._release_fd):
+            if fd is not None:
+                os.close(fd)
+        self._fd = self._release_fd = None
+
+
+def _inherited(variable: str) -> int | None:
+    """Return the descriptor that the driver left in ``variable``, kept from this process's own children."""
+    number = os.environ.pop(variable, "")
+    if not number:
+        return None
+    os.set_inheritable(int(number), False)
+    return int(number)
+
+
+_pipes: weakref.WeakSet[ProgressPipe] = weakref.WeakSet()
+
+
+def _silence_in_child() -> None:
+    for pipe in _pipes:
+        pipe.silence()
+
+
+os.register_at_fork(after_in_child=_silence_in_child)
 
 
 def encode(message: Message) -> bytes:

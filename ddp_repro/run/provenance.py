@@ -7,7 +7,8 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from ddp_repro.config import RecordConfig
+from ddp_repro.config import RecordConfig, is_script
+from ddp_repro.workload.script import read_script
 
 
 def code_provenance(config: RecordConfig) -> dict[str, Any]:
@@ -15,9 +16,17 @@ def code_provenance(config: RecordConfig) -> dict[str, Any]:
     return {
         "git_commit": _git("rev-parse", "HEAD"),
         "git_diff": _digest(_git("diff", "HEAD")),
-        "workload_source": _source_digest(str(config.workload.get("_target_", ""))),
+        **_source(config),
         "distributions": sorted(f"{d.name}=={d.version}" for d in importlib.metadata.distributions()),
     }
+
+
+def _source(config: RecordConfig) -> dict[str, Any]:
+    if not is_script(config):
+        return {"workload_source": _source_digest(str(config.workload.get("_target_", "")))}
+    source = read_script(config.workload).source()
+    digest = hashlib.sha256(source.read_bytes()).hexdigest() if source is not None and source.is_file() else None
+    return {"workload_source": digest, "script": str(source) if source is not None else None}
 
 
 def _git(*arguments: str) -> str | None:

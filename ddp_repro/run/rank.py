@@ -18,14 +18,13 @@ def main() -> None:
     """Run this rank, tell the driver how it went, and leave by an explicit exit code."""
     end_with_parent(signal.SIGKILL)
     faulthandler.register(signal.SIGUSR1, file=sys.stderr, all_threads=True)
-    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s", stream=sys.stderr)
+    _log_to_stderr()
     from ddp_repro.run.rank_launch import launch_rank, rank_number  # noqa: PLC0415  after the hooks above: imports torch
 
     pipe = ProgressPipe(rank_number())
     code = TRACEBACK
     try:
-        launch_rank(Path(sys.argv[1]), Path(sys.argv[2]), pipe)
-        code = 0
+        code = launch_rank(Path(sys.argv[1]), Path(sys.argv[2]), pipe)
     except ReproError as error:
         log.error("%s %s", error, error.hint)  # a user's mistake is told without a traceback
         pipe.send("error", text=str(error), hint=error.hint)
@@ -36,6 +35,15 @@ def main() -> None:
     from ddp_repro.run.world import exit_now  # noqa: PLC0415
 
     exit_now(code)
+
+
+def _log_to_stderr() -> None:
+    """Have what this package logs in the rank's log; the root logger stays as it is, for a script to configure."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    log.addHandler(handler)
+    log.setLevel(logging.INFO)
+    log.propagate = False
 
 
 if __name__ == "__main__":

@@ -9,14 +9,16 @@ from typing import Any
 import torch
 from torch import nn
 
-from ddp_repro.config import RecordConfig, load_record_config
+from ddp_repro.config import RecordConfig, is_script, load_record_config
 from ddp_repro.observe.digest import tensor_digest
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.watch import watch
 from ddp_repro.run import determinism
-from ddp_repro.run.identity import rank_identity
+from ddp_repro.run.identity import Seen, rank_identity
 from ddp_repro.run.progress import ProgressPipe
+from ddp_repro.run.provenance import code_provenance
 from ddp_repro.run.root_seed import seed_everything, seed_training
+from ddp_repro.run.script_rank import run_script_rank
 from ddp_repro.run.train import prepare, total_steps, train
 from ddp_repro.run.world import Place, join, leave, read_place
 from ddp_repro.trace.document import write_json
@@ -47,18 +49,26 @@ class _Rank:
     pipe: ProgressPipe
 
 
-def launch_rank(path: Path, config_path: Path, pipe: ProgressPipe) -> None:
-    """Run this rank's part of the launch in ``path``; raises ReproError for what a user can mend."""
+def launch_rank(path: Path, config_path: Path, pipe: ProgressPipe) -> int:
+    """Run this rank's part of the launch in ``path`` and return its exit code.
+
+    Raises ReproError for what a user can mend.
+    """
     folder, config = LaunchFolder(path), load_record_config(config_path)
+    if is_script(config):
+        return run_script_rank(folder, config, pipe)
     in_force = _settle(config)
     workload = _build(config)
     place = read_place(config.launcher.backend)
     join(place, config.launcher)
     pipe.send("started")
-    identity = rank_identity(config, workload.data_identity, in_force)
+    provenance = code_provenance(config) if place.rank == 0 else {}
+    seen = Seen(rank=place.rank, data=workload.data_identity, in_force=in_force, provenance=provenance)
+    identity = rank_identity(config, seen)
     write_json(folder.rank_identity(place.rank), identity)
     _train(_Rank(folder=folder, config=config, place=place, identity=identity["digest"], pipe=pipe), workload)
     leave()
+    return 0
 
 
 def _settle(config: RecordConfig) -> dict[str, Any]:

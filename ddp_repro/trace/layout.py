@@ -53,6 +53,10 @@ class RunFolder:
         """The resolved configuration, one for all ranks."""
         return self.path / "config.yaml"
 
+    def variant_config(self, number: int) -> Path:
+        """Return the resolved configuration of variant ``number`` of a run with twins."""
+        return self.path / f"config-{number}.yaml"
+
     @property
     def run(self) -> Path:
         """What was run: the command, its launches, when."""
@@ -79,7 +83,8 @@ class RunFolder:
 
     def files(self) -> list[Path]:
         """Return the files of the run that exist outside its launches."""
-        return [file for file in (self.config, self.run, self.verdict, self.identity) if file.exists()]
+        fixed = (self.config, self.run, self.verdict, self.identity)
+        return [file for file in (*fixed, *sorted(self.path.glob("config-[0-9]*.yaml"))) if file.exists()]
 
 
 def _entries(folder: Path) -> list[Path]:

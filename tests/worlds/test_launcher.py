@@ -126,7 +126,7 @@ def test_children_in_sessions_of_their_own_are_ended_too(tmp_path: Path) -> None
 
 
 def test_a_hang_in_teardown_is_ended_and_said_but_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("ddp_repro.run.launcher.TEARDOWN_S", 0.5)
+    monkeypatch.setattr("ddp_repro.run.rank_state.TEARDOWN_S", 0.5)
     record = run(tmp_path, "pipe.send('observed', step=5)\nif rank == 1: time.sleep(600)")
     assert record.outcome == "finished"
     assert "ended by the driver" in record.ranks[1].note

@@ -1,0 +1,45 @@
+"""Where a script destroys its process group: all that was observed must be on disk before, as that can hang."""
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch.distributed as dist
+from torch.distributed import distributed_c10d
+
+
+def watch_departure(before: Callable[[str], bool], after: Callable[[], None]) -> None:
+    """Call ``before`` on entry to ``destroy_process_group`` of the whole world, and ``after`` on the way out.
+
+    ``before`` gets the exception that is under way, in words, or nothing; where it returns ``False``, ``after`` is not
+    called. Replaced before the script is imported, so that the script's own name for it is this one too.
+    """
+    destroy = distributed_c10d.destroy_process_group
+
+    @functools.wraps(destroy)
+    def watched(group: Any = None) -> None:
+        whole = group is None or group is dist.group.WORLD
+        if not (whole and dist.is_initialized() and before(_exception_under_way())):
+            destroy(group)
+            return
+        try:
+            destroy(group)
+        finally:
+            after()
+
+    dist.destroy_process_group = distributed_c10d.destroy_process_group = watched
+
+
+def _exception_under_way() -> str:
+    """Return the exception of a ``finally`` or ``except`` that runs now."""
+    error = sys.exc_info()[1]
+    if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
+        return ""
+    return in_one_line(error)
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return an exception as the last line of its traceback has it."""
+    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+    return text.splitlines()[0]

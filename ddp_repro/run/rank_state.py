@@ -1,0 +1,100 @@
+"""What the driver knows of one rank, and how it tells the way in which it ended."""
+
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from ddp_repro.run.processes import exit_text
+from ddp_repro.run.progress import Message
+
+TEARDOWN_S = 15.0  # gloo with DDP can hang in teardown (PyTorch 2.13); all is on disk by then
+
+
+@dataclass(slots=True, kw_only=True)
+class Ending:
+    """How a world ended; ``notes`` by rank."""
+
+    outcome: str = "finished"
+    reason: str = ""
+    hint: str = ""
+    notes: dict[int, str] = field(default_factory=dict)
+
+
+@dataclass(slots=True, kw_only=True)
+class RankState:
+    """A rank's process and what it said so far.
+
+    ``closed``: all that is to be seen of it is on disk. ``leaving_since`` is when it began to destroy its process
+    group (``time.monotonic``), ``None`` once it is through; ``leaving_for`` the exception that made it leave.
+    """
+
+    process: subprocess.Popen[bytes]
+    last_step: int | None = None
+    observed: bool = False
+    closed: bool = False
+    leaving_since: float | None = None
+    leaving_for: str = ""
+    error: Message | None = None
+
+    def take(self, message: Message) -> None:
+        """Take note of what the rank said of itself."""
+        if message.event == "error":
+            self.error = message
+        elif message.event == "observed":
+            self.observed = self.closed = True
+        elif message.event == "leaving":
+            self.closed = True
+            self.leaving_since, self.leaving_for = time.monotonic(), message.text
+        elif message.event == "left":
+            self.leaving_since = None
+        else:
+            self.last_step = message.step
+
+    @property
+    def is_running(self) -> bool:
+        """Tell whether its process is there."""
+        return self.process.poll() is None
+
+    @property
+    def is_broken(self) -> bool:
+        """Tell whether it is gone in another way than after a good end."""
+        code = self.process.poll()
+        return code is not None and not (code == 0 and self.closed)
+
+    @property
+    def is_in_teardown(self) -> bool:
+        """Tell whether nothing is left for it to do but to end: its training is over, and so is what followed it."""
+        return self.observed or self.leaving_since is not None or not self.is_running
+
+    @property
+    def is_stuck_on_its_way_out(self) -> bool:
+        """Tell whether it left because of an exception and hangs where it destroys its process group."""
+        since = self.leaving_since
+        return bool(self.leaving_for) and since is not None and time.monotonic() - since > TEARDOWN_S
+
+    def failure(self, number: int, log: Path) -> str:
+        """Return what went wrong with this rank, of that number, in one sentence."""
+        if self.error is not None:
+            return f"rank {number}: {self.error.text} {self.error.hint}".strip()
+        if self.leaving_for:
+            return f"rank {number} after {self.last_step or 0} steps: {self.leaving_for} (see {log})"
+        how = exit_text(self.process.returncode)
+        if self.process.returncode == 0:
+            how = "left with exit code 0 before its training ended"
+        return f"rank {number} after {self.last_step or 0} steps: {how}; see {log}"
+
+    def late_note(self) -> str:
+        """Return why the driver ended a rank whose observations were complete."""
+        where = "in destroy_process_group" if self.leaving_since is not None else "in teardown"
+        return f"ended by the driver: still {where} {TEARDOWN_S:g} s after its last observation"
+
+
+def ended_before(ranks: list[RankState], broken: list[int]) -> str:
+    """Return which ranks were through while others were not, with their steps; empty where none was."""
+    through = [number for number, rank in enumerate(ranks) if rank.closed and not rank.leaving_for]
+    through = [number for number in through if number not in broken]
+    if not through or len(through) == len(ranks):
+        return ""
+    told = ", ".join(f"rank {number} after {ranks[number].last_step or 0} steps" for number in through)
+    return f"; before that, {told} had come to the end of its training"
