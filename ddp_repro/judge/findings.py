@@ -57,8 +57,8 @@ class FieldDifference:
 class Variant:
     """Launches of a run with twins that were made alike, and must equal those of the other variants.
 
-    ``overrides`` are what it adds to the command's own, ``launches`` the numbers of its launches, ``allow`` the identity
-    fields (dotted) that its overrides move; between two variants those of both may differ.
+    ``overrides`` are what it adds to the command's own, ``launches`` the numbers of its launches, ``allow`` the
+    identity fields (dotted) that its overrides move; between two variants those of both may differ.
     """
 
     overrides: tuple[str, ...]

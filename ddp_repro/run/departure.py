@@ -1,9 +1,10 @@
-"""Where a script destroys its process group: all that was observed must be on disk before, as that can hang."""
+"""The ways out of a script that do not come by its end: it destroys its process group, which can hang, or vanishes."""
 
 import functools
+import os
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
@@ -29,6 +30,18 @@ def watch_departure(before: Callable[[str], bool], after: Callable[[], None]) ->
             after()
 
     dist.destroy_process_group = distributed_c10d.destroy_process_group = watched
+
+
+def watch_vanishing(before: Callable[[int], None]) -> None:
+    """Call ``before`` with the exit code on entry to ``os._exit``, which no exit handler and no ``finally`` sees."""
+    vanish = os._exit
+
+    @functools.wraps(vanish)
+    def watched(status: int) -> NoReturn:
+        before(status)
+        vanish(status)
+
+    os._exit = watched
 
 
 def _exception_under_way() -> str:

@@ -172,16 +172,17 @@ class _World:
         origin = self._origin(broken)
         reason = self._ranks[origin].failure(origin, self._plan.folder.log(origin))
         notes = {number: exit_text(rank.process.poll()) for number, rank in enumerate(self._ranks)}
-        return Ending(outcome="failed", reason=reason + ended_before(self._ranks, broken), notes=notes)
+        return Ending(outcome="failed", reason=ended_before(self._ranks, [origin]) + reason, notes=notes)
 
     def _origin(self, broken: list[int]) -> int:
         """Return the rank that failed first: the others only lost their connection to it.
 
-        A rank that was killed says nothing; of those that say something, the first one did before it closed its
-        connections.
+        A rank that was killed or left by ``os._exit`` says nothing; of those that say something, the first one did
+        before it closed its connections.
         """
-        killed = [number for number in broken if (self._ranks[number].process.returncode or 0) < 0]
-        silent = [number for number in killed if self._ranks[number].error is None]
+        gone = [number for number in broken if not self._ranks[number].is_running]
+        silent = [number for number in gone if self._ranks[number].error is None]
+        silent.sort(key=lambda number: (self._ranks[number].process.returncode or 0) >= 0)
         leaving = [number for number in broken if self._ranks[number].leaving_for]
         return next(iter([*silent, *leaving, *self._told_errors, *broken]))
 
@@ -199,7 +200,7 @@ class _World:
         steps = ", ".join(f"rank {number}: {self._ranks[number].last_step or 0}" for number in waiting)
         told = f"no step was completed for {self._plan.timeout_s:g} s (steps done: {steps})"
         reason = (
-            f"{told}{ended_before(self._ranks, [])}; the stacks of its ranks are in rank-<r>.log under "
+            f"{ended_before(self._ranks, [])}{told}; the stacks of its ranks are in rank-<r>.log under "
             f"{self._plan.folder.path}. If a step takes longer, raise launcher.timeout_s"
         )
         return Ending(outcome="hung", reason=reason)

@@ -90,11 +90,8 @@ class RankState:
         return f"ended by the driver: still {where} {TEARDOWN_S:g} s after its last observation"
 
 
-def ended_before(ranks: list[RankState], broken: list[int]) -> str:
-    """Return which ranks were through while others were not, with their steps; empty where none was."""
+def ended_before(ranks: list[RankState], others: list[int]) -> str:
+    """Return which ranks had come to their end before ``others`` did not go on, as the beginning of a sentence."""
     through = [number for number, rank in enumerate(ranks) if rank.closed and not rank.leaving_for]
-    through = [number for number in through if number not in broken]
-    if not through or len(through) == len(ranks):
-        return ""
-    told = ", ".join(f"rank {number} after {ranks[number].last_step or 0} steps" for number in through)
-    return f"; before that, {told} had come to the end of its training"
+    told = [f"rank {number} ended after {ranks[number].last_step or 0} steps" for number in through]
+    return f"{', '.join(told)}; then " if told and not set(through) & set(others) else ""

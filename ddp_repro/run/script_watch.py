@@ -14,7 +14,7 @@ from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.watch import watch
 from ddp_repro.run import determinism
-from ddp_repro.run.departure import watch_departure
+from ddp_repro.run.departure import watch_departure, watch_vanishing
 from ddp_repro.run.determinism import Determinism
 from ddp_repro.run.environment import THREAD_VARIABLES
 from ddp_repro.run.identity import Seen, rank_identity
@@ -78,6 +78,7 @@ class ScriptWatch:
         self._attached.enter_context(watch(self._recorder, capture=self._rank.config.capture.level.value))
         self._steps.attach()
         watch_departure(self._before_departure, self._after_departure)
+        watch_vanishing(self._before_vanishing)
 
     def finish(self) -> None:
         """Close the trace of a script that came to its end; raise ``ReproError`` where it trained nothing."""
@@ -187,6 +188,15 @@ class ScriptWatch:
         self.close("finished")
         self._rank.pipe.send("leaving", step=self._recorder.step, text=exception)
         return True
+
+    def _before_vanishing(self, code: int) -> None:
+        if self._closed or not self.is_rank:
+            return
+        if code == 0 and self._steps.steps:
+            self.close("finished")
+            self._tell_observed()
+        else:
+            self.fail(f"the script ended with os._exit({code}).", f"(see {self._rank.folder.log(self._rank.rank)})")
 
     def _after_departure(self) -> None:
         self._rank.pipe.send("left", step=self._recorder.step)
