@@ -74,11 +74,19 @@ def _experiment(config: RecordConfig, seen: Seen) -> dict[str, Any]:
         "ranks_per_node": local,
         "nodes": max(world_size // local, 1),
         "placement": [rank // local for rank in range(world_size)],
-        "backend": dist.get_backend() if dist.is_initialized() else None,
+        "backend": _backend(),
         "data": None if seen.data is None else dict(seen.data),
         "determinism_in_force": dict(seen.in_force),
         "config": settings,
     }
+
+
+def _backend() -> str | None:
+    """Return the backend by its name, or by device where none was named; ``None`` without a process group."""
+    if not dist.is_initialized():
+        return None
+    name = dist.get_backend()
+    return dist.get_backend_config() if name == "undefined" else name
 
 
 def _software() -> dict[str, Any]:

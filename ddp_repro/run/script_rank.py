@@ -46,7 +46,8 @@ def run_script_rank(folder: LaunchFolder, config: RecordConfig, pipe: ProgressPi
     except SystemExit as stop:
         return _after_exit(stop, watched, where)
     except BaseException as error:  # noqa: BLE001  the interpreter's own last resort, taken here in its place
-        sys.excepthook(type(error), error, _of_script(error.__traceback__))
+        told = error.with_traceback(_of_script(error.__traceback__))
+        sys.excepthook(type(told), told, told.__traceback__)
         watched.fail(in_one_line(error), where)
         return 1
     return 0

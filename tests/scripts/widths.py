@@ -1,0 +1,3 @@
+"""What lies beside a script is imported from there."""
+
+INPUTS = 4
