@@ -72,9 +72,10 @@ def test_rounds_do_not_depend_on_what_was_collected() -> None:
     assert counted[0] == counted[1]
 
 
-def script_config(**changed: object) -> CheckConfig:
+def script_config(threads: int | None = None, **changed: object) -> CheckConfig:
+    """Return what ``workload=script`` composes to."""
     workload = {"path": __file__, "module": None, "args": "--a 1", "data_id": None}
-    return CheckConfig(workload=workload, seeding=Seeding.leave, **changed)  # type: ignore[arg-type]
+    return CheckConfig(workload=workload, seeding=Seeding.leave, threads=threads, **changed)  # type: ignore[arg-type]
 
 
 def test_what_identifies_a_script_is_neither_its_folder_nor_its_content(tmp_path: Path) -> None:
