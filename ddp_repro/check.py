@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from ddp_repro.cli import Command, run_command
-from ddp_repro.config import CheckConfig, validate_launch
+from ddp_repro.config import CheckConfig
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.judge.findings import Variant as Twin
 from ddp_repro.judge.judgement import Rules
@@ -19,6 +19,7 @@ from ddp_repro.run.driver import Interrupted, Invocation
 from ddp_repro.run.launch import Plan, make_launches
 from ddp_repro.run.place import place_run
 from ddp_repro.run.variants import Variant, variants
+from ddp_repro.validation import validate_launch
 from ddp_repro.verdict import judge_and_tell, load_launches
 
 

@@ -8,12 +8,13 @@ if __name__ == "__main__":  # before the other imports: a crash in one of them m
 from pathlib import Path
 
 from ddp_repro.cli import Command, run_command
-from ddp_repro.config import CompareConfig, validate_level
+from ddp_repro.config import CompareConfig
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.judge.judgement import Rules
 from ddp_repro.report.verdict import Context
 from ddp_repro.run.driver import Invocation
 from ddp_repro.run.place import place_run
+from ddp_repro.validation import validate_level
 from ddp_repro.verdict import judge_and_tell, launch_folders, load_launches
 
 USAGE = "Name the runs to compare: python -m ddp_repro.compare 'runs=[runs/1,runs/2]'"

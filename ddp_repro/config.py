@@ -1,6 +1,6 @@
 """The schema of every command's configuration; Hydra fills it, ranks read it back from ``config.yaml``."""
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,8 @@ from omegaconf.errors import OmegaConfBaseException
 from yaml import YAMLError
 
 from ddp_repro.errors import ReproError
-from ddp_repro.run.determinism import Determinism, check_ranges
+from ddp_repro.run.determinism import Determinism
 from ddp_repro.workload.script import read_script
-
-LEVELS = ("same-stack",)
 
 
 class Reseed(Enum):
@@ -166,66 +164,9 @@ class CompareConfig:
 OPERATIONAL = ("output", "launches", "twins", "compare", "launcher.timeout_s", "launcher.grace_s")
 
 
-def validate_launch(config: RecordConfig) -> None:
-    """Check what types alone do not; raise ReproError naming the key and what it takes."""
-    counts = {"nproc": config.nproc, "train.epochs": config.train.epochs, "train.accumulate": config.train.accumulate}
-    optional = {"threads": config.threads, "train.max_steps": config.train.max_steps}
-    counts |= {key: value for key, value in optional.items() if value is not None}
-    for key, value in counts.items():
-        if value < 1:
-            raise ReproError(f"{key}={value} is not possible.", hint=f"Set {key} to 1 or more.")
-    if config.data.num_workers < 0:
-        raise ReproError(f"data.num_workers={config.data.num_workers} is not possible.", hint="Use 0 or more workers.")
-    if not 0 <= config.seed < 2**63:
-        raise ReproError(f"seed={config.seed} is not possible.", hint="Use a seed from 0 to 2**63 - 1.")
-    if config.launcher.timeout_s <= 0 or config.launcher.grace_s < 0:
-        raise ReproError("launcher.timeout_s must be above 0 and launcher.grace_s at least 0 (seconds).")
-    if config.data.persistent_workers and config.data.num_workers == 0:
-        raise ReproError("data.persistent_workers=true needs workers.", hint="Set data.num_workers to 1 or more.")
-    check_ranges(config.determinism)
-    validate_level(config.level)
-    if is_script(config):
-        _validate_script(config)
-    elif config.seeding is not Seeding.inject:
-        raise ReproError(
-            "seeding=leave is for scripts; a workload that is built here is always seeded.",
-            hint="Leave seeding out, or use workload=script workload.path=train.py.",
-        )
-
-
 def is_script(config: RecordConfig) -> bool:
     """Tell whether a user's script is trained, not something that is built here."""
     return "_target_" not in config.workload and ("path" in config.workload or "module" in config.workload)
-
-
-def _validate_script(config: RecordConfig) -> None:
-    """Raise ReproError for keys that steer the built-in training and would do nothing to a script."""
-    read_script(config.workload)
-    theirs = {"data": config.data, "ddp": config.ddp, "train": replace(config.train, max_steps=None)}
-    idle = [
-        f"{group}.{name}"
-        for group, given in theirs.items()
-        for name, value in vars(given).items()
-        if value != getattr(type(given)(), name)
-    ]
-    if config.launcher.backend is not Backend.auto:
-        idle.append("launcher.backend")
-    if config.seeding is Seeding.leave and config.seed != 0:
-        raise ReproError(
-            f"seed={config.seed} does nothing: the script is left to seed itself.",
-            hint="Add seeding=inject to have it seeded before it starts, or leave seed out.",
-        )
-    if idle:
-        raise ReproError(
-            f"{', '.join(idle)} would do nothing: a script has its own loop and its own loaders.",
-            hint="Pass what the script takes in workload.args; of train.*, only train.max_steps ends a script.",
-        )
-
-
-def validate_level(level: str) -> None:
-    """Raise ReproError for a level of reproducibility that this version cannot judge."""
-    if level not in LEVELS:
-        raise ReproError(f"level={level} cannot be judged by this version.", hint=f"Use one of: {', '.join(LEVELS)}.")
 
 
 def semantic(config: RecordConfig) -> dict[str, Any]:

@@ -6,7 +6,7 @@ if __name__ == "__main__":  # before the other imports: a crash in one of them m
     enter("record")
 
 from ddp_repro.cli import Command, run_command
-from ddp_repro.config import RecordConfig, validate_launch
+from ddp_repro.config import RecordConfig
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.report.progress import Progress
 from ddp_repro.report.terminal import print_recorded
@@ -15,6 +15,7 @@ from ddp_repro.run.launch import Plan, make_launches
 from ddp_repro.run.place import place_run
 from ddp_repro.run.variants import only_variant
 from ddp_repro.trace.launch import load_launch
+from ddp_repro.validation import validate_launch
 
 
 def record(config: RecordConfig, invocation: Invocation) -> ExitCode:

@@ -12,9 +12,9 @@ from ddp_repro.config import (
     load_record_config,
     save_config,
     semantic,
-    validate_launch,
 )
 from ddp_repro.errors import ReproError
+from ddp_repro.validation import validate_launch
 
 
 def test_a_rank_reads_back_what_the_driver_wrote(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import nn
 
-from ddp_repro.config import CheckConfig, RecordConfig, Seeding, is_script, semantic, validate_launch
+from ddp_repro.config import CheckConfig, RecordConfig, Seeding, is_script, semantic
 from ddp_repro.errors import ReproError
 from ddp_repro.observe.recorder import Recorder, number
 from ddp_repro.run.environment import script_environment
@@ -19,6 +19,7 @@ from ddp_repro.run.variants import variants
 from ddp_repro.trace.reader import read_trace
 from ddp_repro.trace.schema import TraceMeta
 from ddp_repro.trace.writer import TraceWriter
+from ddp_repro.validation import validate_launch
 from ddp_repro.workload.script import read_script, run_as_main
 
 
