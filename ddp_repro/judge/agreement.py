@@ -2,42 +2,19 @@
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
 from ddp_repro.judge.alignment import occurrences, paired
 from ddp_repro.judge.causes import Place, finding
 from ddp_repro.judge.findings import Finding
+from ddp_repro.judge.forwards import common_forwards
+from ddp_repro.judge.rank_causes import STEP, STEP_CONTROL, Disagreement, rank_cause
 from ddp_repro.judge.rows import REPLICATED, Index, Labels, Rows, causal_places, unified
-from ddp_repro.judge.wording import counted, listed, numbered
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
 
-_CAUSES = {
-    "init": "replica-initialisation",
-    "grad_reduced": "gradient-not-synchronised",
-    "param": "replica-parameters",
-    "buffer": "replica-buffers",
-}
 _COUNTED = ("param", "optimizer", "grad_step")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Disagreement:
-    """The first step and phase in which ranks do not hold the same; ``names`` are what they differ in.
-
-    ``absent`` are ranks that have no such observation while others do. ``odd`` are those outside the majority, all
-    that were compared where there is none.
-    """
-
-    step: int
-    phase: str
-    names: tuple[str, ...]
-    odd: tuple[int, ...]
-    has_majority: bool
-    absent: tuple[int, ...]
-    compared: int
 
 
 def ranks_finding(launch: Launch, *, before: int | None = None) -> Finding | None:
@@ -47,7 +24,7 @@ def ranks_finding(launch: Launch, *, before: int | None = None) -> Finding | Non
     ranks = sorted(launch.traces)
     labels, columns = unified([launch.traces[rank] for rank in ranks])
     limit = np.iinfo(np.int64).max if before is None else before
-    rows = {rank: _replicated(labels, found, limit) for rank, found in zip(ranks, columns, strict=True)}
+    rows = dict(zip(ranks, _replicated(labels, columns, limit), strict=True))
     found = first_disagreement(labels, rows)
     counters = _counters(launch.traces) if before is None else None
     if counters is not None and (found is None or counters.step < found.step):
@@ -68,9 +45,25 @@ def first_disagreement(labels: Labels, rows: Mapping[int, Rows]) -> Disagreement
     return _described(labels, seen, step)
 
 
-def _replicated(labels: Labels, rows: Rows, limit: int) -> Rows:
+def _replicated(labels: Labels, columns: Sequence[Rows], limit: int) -> list[Rows]:
+    """Return of each rank what must be equal on all, in steps below ``limit``.
+
+    That is what is marked so, and the gradients that the optimizer gets for parameters that are. A forward that not
+    every rank makes (one that evaluates alone) says nothing of the others.
+    """
     marked = np.array([spec.endswith(REPLICATED) for spec in labels.specs], dtype=np.bool_)
-    return rows.take(np.flatnonzero(marked[rows.spec] & (rows.step < limit)))
+    param, gradient = labels.phase("param"), labels.phase("grad_step")
+    names = np.unique(np.concatenate([rows.name[(rows.phase == param) & marked[rows.spec]] for rows in columns]))
+    return [
+        rows.take(
+            np.flatnonzero(
+                (marked[rows.spec] | ((rows.phase == gradient) & np.isin(rows.name, names)))
+                & (rows.step < limit)
+                & ~alone
+            )
+        )
+        for rows, alone in zip(columns, common_forwards(labels, columns), strict=True)
+    ]
 
 
 def _apart(labels: Labels, a: Rows, b: Rows) -> tuple[Index, Index]:
@@ -142,8 +135,8 @@ def _counters(traces: Mapping[int, Trace]) -> Disagreement | None:
     first = min(last.values())
     return Disagreement(
         step=first + 1,
-        phase="optimizer",
-        names=("step",),
+        phase=STEP_CONTROL,
+        names=(STEP,),
         odd=odd,
         has_majority=has_majority,
         absent=tuple(rank for rank, step in last.items() if step == first),
@@ -157,81 +150,16 @@ def _last_step(trace: Trace) -> int:
 
 
 def _finding(launch: Launch, found: Disagreement) -> Finding:
+    cause, gaps, details = rank_cause(launch, found)
+    steps = cause == "control-flow" and "phase" not in gaps
+    names = (STEP,) if steps else found.names
     place = Place(
         witness="ranks",
         launches=(launch.index,),
         step=found.step,
         ranks=found.odd,
-        phase=found.phase,
-        name=found.names[0],
-        names=found.names,
+        phase=STEP_CONTROL if steps else found.phase,
+        name=names[0],
+        names=names,
     )
-    gaps = {"name": found.names[0], "phase": found.phase, "odd": _odd(found, sorted(launch.traces))}
-    if found.absent:
-        others = [rank for rank in sorted(launch.traces) if rank not in found.absent]
-        what = f"on {numbered('rank', others)} and not, or less often, on {numbered('rank', found.absent)}"
-        return finding("control-flow", place, gaps | {"what": what}, detail=_count(found))
-    details = [_count(found), *_evidence(launch, found)]
-    return finding(_CAUSES.get(found.phase, "replica-state"), place, gaps, detail="; ".join(filter(None, details)))
-
-
-def _odd(found: Disagreement, ranks: Sequence[int]) -> str:
-    if not found.has_majority:
-        return f"{numbered('rank', ranks)} differ, and no majority tells which is wrong"
-    others = [rank for rank in ranks if rank not in found.odd]
-    return f"{numbered('rank', found.odd)} {_differ(found.odd)} from {numbered('rank', others)}"
-
-
-def _differ(ranks: Sequence[int]) -> str:
-    return "differs" if len(ranks) == 1 else "differ"
-
-
-def _count(found: Disagreement) -> str:
-    if len(found.names) < 2:
-        return ""
-    return f"{counted(len(found.names), 'tensor')} of {found.compared:,} concerned: {listed(found.names)}"
-
-
-def _evidence(launch: Launch, found: Disagreement) -> list[str]:
-    """Return what else in that step tells why, in sentences."""
-    if found.phase == "grad_reduced":
-        return _unreduced(launch, found)
-    if found.phase == "param":
-        return _hyperparameters(launch, found)
-    return []
-
-
-def _unreduced(launch: Launch, found: Disagreement) -> list[str]:
-    """Name the ranks whose reduced gradient is bit for bit their local one: it was never reduced."""
-    unreduced = []
-    for rank in found.odd:
-        trace = launch.traces[rank]
-        local, reduced = (_last_digests(trace, found.step, phase) for phase in ("grad_local", "grad_reduced"))
-        if any(name in local and local[name] == reduced.get(name) for name in found.names):
-            unreduced.append(rank)
-    if not unreduced:
-        return []
-    return [f"on {numbered('rank', unreduced)} the reduced gradient equals the local one: it was not reduced"]
-
-
-def _hyperparameters(launch: Launch, found: Disagreement) -> list[str]:
-    settings = {rank: _groups(launch.traces[rank], found.step) for rank in sorted(launch.traces)}
-    names = {name: None for held in settings.values() for name in held}
-    differing = [name for name in names if len({held.get(name) for held in settings.values()}) > 1]
-    if differing:
-        return [f"the optimizer's {listed(differing)} {'differs' if len(differing) == 1 else 'differ'} too"]
-    return ["the reduced gradients were equal"]
-
-
-def _groups(trace: Trace, step: int) -> dict[str, bytes]:
-    held = _last_digests(trace, step, "optimizer")
-    return {name: digest for name, digest in held.items() if name.startswith("group")}
-
-
-def _last_digests(trace: Trace, step: int, phase: str) -> dict[str, bytes]:
-    """Return by name what a rank last observed of a phase in a step."""
-    if phase not in trace.phases:
-        return {}
-    rows = trace.rows_of(step)
-    rows = rows[trace.phase[rows] == trace.phases.index(phase)]
-    return {trace.names[trace.name[row]]: trace.digest[row].tobytes() for row in rows}
+    return finding(cause, place, gaps, detail="; ".join(filter(None, details)))

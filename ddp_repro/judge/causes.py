@@ -64,7 +64,7 @@ CAUSES: Final[dict[str, Cause]] = {
     ),
     "control-flow": Cause(
         title="the program took another path",
-        message="{name} ({phase}) was observed {what}",
+        message="{what}",
         advice="look for what decides how often this runs: time, data order, exceptions that are caught, early "
         "stopping, or a condition on the rank",
     ),
@@ -144,6 +144,13 @@ CAUSES: Final[dict[str, Cause]] = {
         advice="set determinism=debug, or torch.use_deterministic_algorithms(True) in your own script; if a CPU "
         "operator is the reason, one thread a rank (threads=1) cures it too",
     ),
+    "recomputation": Cause(
+        title="the backward does not repeat the forward",
+        message="the gradient of {name} differs before any reduction, while the loss is equal: what the variants "
+        "differ in reaches the backward alone",
+        advice="with activation checkpointing, let it keep the random state (preserve_rng_state=True) so that dropout "
+        "draws the same again; else look for operators whose backward depends on what the variants differ in",
+    ),
     "reduction-order": Cause(
         title="order of the reduction",
         message="the reduced gradient of {name} differs while the local gradients are equal on all ranks: they were "
@@ -160,8 +167,8 @@ CAUSES: Final[dict[str, Cause]] = {
     "gradient-processing": Cause(
         title="between the reduction and the optimizer",
         message="the gradient of {name} as the optimizer gets it differs while the reduced gradients are equal: "
-        "clipping, unscaling or other code between backward and optimizer.step is not deterministic",
-        advice="look at what changes gradients there, norms first; set determinism=debug",
+        "clipping, unscaling or other code between backward and optimizer.step {is_odd}",
+        advice="look at what changes gradients there, norms first; {remedy}",
     ),
     "hyperparameters": Cause(
         title="other hyperparameters of the optimizer",
@@ -189,6 +196,13 @@ CAUSES: Final[dict[str, Cause]] = {
         message="{name} of the gradient scaler differs{value}",
         advice="look at which step overflowed, and whether the scaler's state is saved and restored",
     ),
+    "other-end": Cause(
+        title="other final parameters",
+        message="{name} ends with other bits; one of the two was not observed (capture=off), so where they part is "
+        "not known",
+        advice="launch each variant twice: if the launches of one differ too, look there first; if not, the variants "
+        "do not train alike: compare them with both observed",
+    ),
     "observation": Cause(
         title="an observation differs",
         message="{name} ({phase}) differs while everything before it is equal",
@@ -202,7 +216,7 @@ CAUSES: Final[dict[str, Cause]] = {
     ),
     "gradient-not-synchronised": Cause(
         title="gradients not synchronised",
-        message="the reduced gradient of {name} is not the same on all ranks: {odd}",
+        message="{gradient} of {name} is not the same on all ranks: {odd}",
         advice="call the wrapped model, not model.module, and the last backward of a step outside no_sync; do not "
         "replace parameters after wrapping",
     ),

@@ -90,6 +90,35 @@ def _unseeded(evidence: Evidence) -> str:
     return _libraries(begun)
 
 
+def drawn_from(evidence: Evidence) -> str | None:
+    """Return the main process's generator in whose other state a batch of the same samples was drawn, if there is one.
+
+    That is one which was seen equal before and no longer is with this batch, of a loader without workers.
+    """
+    parts = split_name(evidence.first.name)
+    if parts is None or evidence.first.phase != "data" or not parts[1].startswith("batch"):
+        return None
+    fetching = (_last_value(trace, f"{parts[0]}.num_workers", evidence.first) for trace in evidence.traces)
+    if evidence.first.kind is not Kind.VALUE or any(workers != 0 for workers in fetching):
+        return None
+    mains = (name for name in evidence.names("rng") if split_name(name) is None and not _is_new(evidence, name))
+    return next(mains, None)
+
+
+def _last_value(trace: Trace, name: str, first: Divergence) -> float | None:
+    if name not in trace.names:
+        return None
+    rows = np.flatnonzero((trace.name == trace.names.index(name)) & (trace.step <= first.step))
+    return float(trace.value[rows[-1]]) if len(rows) else None
+
+
+def row_of(trace: Trace, phase: str, name: str, step: int) -> int:
+    """Return the first row of a name in a step; there must be one."""
+    rows = trace.rows_of(step)
+    here = (trace.phase[rows] == trace.phases.index(phase)) & (trace.name[rows] == trace.names.index(name))
+    return int(rows[here][0])
+
+
 def _libraries(names: Iterable[str]) -> str:
     return listed(dict.fromkeys(library_of(name) for name in names))
 

@@ -6,13 +6,13 @@ from dataclasses import replace
 from typing import Final
 
 from ddp_repro.judge.causes import Place, finding
-from ddp_repro.judge.comparison import Kind
-from ddp_repro.judge.data_causes import data_cause, hash_seed_unset, owner_of, rng_cause
+from ddp_repro.judge.comparison import Divergence, Kind
+from ddp_repro.judge.data_causes import data_cause, drawn_from, hash_seed_unset, owner_of, rng_cause, row_of
 from ddp_repro.judge.distance import distance_between
 from ddp_repro.judge.divergence import LaunchDivergence
 from ddp_repro.judge.evidence import Evidence, Told
-from ddp_repro.judge.findings import Distance, Finding
-from ddp_repro.judge.rows import REPLICATED
+from ddp_repro.judge.findings import Distance, Finding, Witness
+from ddp_repro.judge.rows import REPLICATED, causal_place
 from ddp_repro.judge.wording import counted, numbered
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
@@ -20,16 +20,21 @@ from ddp_repro.trace.reader import Trace
 _HYPERPARAMETER: Final = re.compile(r"group\d+\.(?!param\d+(\.|$)).+", re.DOTALL)
 
 
-def diagnose(a: Launch, b: Launch, found: LaunchDivergence) -> Finding:
+def diagnose(a: Launch, b: Launch, found: LaunchDivergence, *, witness: Witness = "launches") -> Finding:
     """Return the finding on the first difference between two launches, with its cause and what to change."""
     if found.first is None or found.missing:
         return _missing_rank(a, b, found)
+    if found.at_end:
+        return _other_end(a, b, found, found.first)
     rank = next(rank for rank, divergence in found.by_rank.items() if divergence is found.first)
     evidence = Evidence(a=a, b=b, found=found, first=found.first, rank=rank)
+    evidence = _as_drawn(evidence)
+    first = evidence.first
     cause, gaps = _cause(evidence)
-    first = found.first
+    if witness == "twins" and cause == "backward-operator":
+        cause = "recomputation"
     place = Place(
-        witness="launches",
+        witness=witness,
         launches=(a.index, b.index),
         step=first.step,
         ranks=found.ranks,
@@ -46,8 +51,42 @@ def _missing_rank(a: Launch, b: Launch, found: LaunchDivergence) -> Finding:
     return finding("missing-rank", place, {"missing": numbered("rank", found.missing)})
 
 
+def _other_end(a: Launch, b: Launch, found: LaunchDivergence, first: Divergence) -> Finding:
+    place = Place(
+        witness="launches",
+        launches=(a.index, b.index),
+        ranks=found.ranks,
+        phase=first.phase,
+        name=first.name,
+        names=first.names[first.phase],
+    )
+    detail = f"{first.differing:,} of {first.compared:,} parameters and buffers differ"
+    return finding("other-end", place, {"name": first.name}, detail=detail)
+
+
+def _as_drawn(evidence: Evidence) -> Evidence:
+    """Return the evidence with the generator first, where samples differ because they were drawn from another state.
+
+    Without workers a batch is drawn from the main process's generators, whose states are observed after it.
+    """
+    name = drawn_from(evidence)
+    if name is None:
+        return evidence
+    first = evidence.first
+    rows = tuple(row_of(trace, "rng", name, first.step) for trace in evidence.traces)
+    spec = evidence.traces[0].specs[evidence.traces[0].spec[rows[0]]]
+    moved = replace(first, phase="rng", name=name, spec=spec, rows=(rows[0], rows[1]), place=causal_place("rng"))
+    return replace(evidence, first=moved)
+
+
 def _gaps(evidence: Evidence) -> dict[str, str]:
-    return {"name": evidence.first.name, "phase": evidence.first.phase, "value": _values(evidence)}
+    return {
+        "name": evidence.first.name,
+        "phase": evidence.first.phase,
+        "value": _values(evidence),
+        "is_odd": "is not deterministic",
+        "remedy": "set determinism=debug",
+    }
 
 
 def _values(evidence: Evidence) -> str:
@@ -84,9 +123,10 @@ _CERTAIN: Final = {
 def _told_missing(evidence: Evidence) -> Told:
     side = evidence.b if evidence.first.kind is Kind.EXTRA else evidence.a
     other = evidence.a if side is evidence.b else evidence.b
+    seen = f"{evidence.first.name} ({evidence.first.phase}) was observed"
     if evidence.first.step > _last_step(other.traces[evidence.rank]):
-        return "control-flow", {"what": f"only in launch {side.index}, which ran longer"}
-    return "control-flow", {"what": f"in launch {side.index} and not, or less often, in launch {other.index}"}
+        return "control-flow", {"what": f"{seen} only in launch {side.index}, which ran longer"}
+    return "control-flow", {"what": f"{seen} in launch {side.index} and not, or less often, in launch {other.index}"}
 
 
 def _last_step(trace: Trace) -> int:
@@ -166,7 +206,7 @@ def _other_beginnings(evidence: Evidence) -> Iterator[str]:
     """Yield where blamed ranks begin to differ, if not all in the same phase."""
     for rank in evidence.found.ranks:
         other = evidence.found.by_rank[rank]
-        if other.phase != evidence.first.phase:
+        if rank != evidence.rank and other.phase != evidence.first.phase:
             yield f"rank {rank} begins at {other.phase} of {other.name}"
 
 

@@ -1,13 +1,23 @@
 """Where two launches first differ, and on which ranks to blame it. ``None`` means that they are equal in bits."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ddp_repro.judge.comparison import Comparison, Divergence, Kind, compare_traces, examine_traces
 from ddp_repro.judge.rows import causal_place
 from ddp_repro.trace.launch import Launch
 
-__all__ = ["Comparison", "Divergence", "Kind", "LaunchDivergence", "classes", "compare_launches", "compare_traces"]
+__all__ = [
+    "Compare",
+    "Comparison",
+    "Divergence",
+    "Kind",
+    "LaunchDivergence",
+    "classes",
+    "compare_launches",
+    "compare_traces",
+    "reordered_rows",
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,6 +27,7 @@ class LaunchDivergence:
     ``first`` is the earliest over the ranks (``None`` where no common rank differs), ``ranks`` those it is blamed on,
     ``reached`` those that differ in the same step only because a collective handed the difference on. ``by_rank`` has
     the first difference of every rank that differs, ``missing`` the ranks that only one of the launches has.
+    ``at_end`` says that only what the launches ended with was there to be compared, so that no step is known.
     """
 
     first: Divergence | None
@@ -24,6 +35,11 @@ class LaunchDivergence:
     reached: tuple[int, ...]
     by_rank: dict[int, Divergence]
     missing: tuple[int, ...]
+    at_end: bool = False
+
+
+Compare = Callable[[Launch, Launch], LaunchDivergence | None]
+"""How two launches are compared; ``None`` means equal."""
 
 
 def compare_launches(a: Launch, b: Launch, *, before: int | None = None) -> LaunchDivergence | None:
@@ -39,11 +55,11 @@ def compare_launches(a: Launch, b: Launch, *, before: int | None = None) -> Laun
     return LaunchDivergence(first=None, ranks=missing, reached=(), by_rank={}, missing=missing) if missing else None
 
 
-def classes(launches: Sequence[Launch]) -> list[list[int]]:
+def classes(launches: Sequence[Launch], compare: Compare = compare_launches) -> list[list[int]]:
     """Return the numbers of the launches in classes of equal bits, in order of first appearance."""
     found: list[list[Launch]] = []
     for launch in launches:
-        alike = next((alike for alike in found if compare_launches(alike[0], launch) is None), None)
+        alike = next((alike for alike in found if compare(alike[0], launch) is None), None)
         if alike is None:
             found.append([launch])
         else:

@@ -55,15 +55,19 @@ class FieldDifference:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
-    """Launches of a run with twins that were made alike, and must equal those of the other variants.
+    """One of several variants that must not differ in bits: what it overrides, and the launches that were made of it.
 
-    ``overrides`` are what it adds to the command's own, ``launches`` the numbers of its launches, ``allow`` the
-    identity fields (dotted) that its overrides move; between two variants those of both may differ.
+    ``allow`` are the identity fields (dotted; a prefix allows all below it) that its overrides moved.
     """
 
     overrides: tuple[str, ...]
     launches: tuple[int, ...]
     allow: tuple[str, ...]
+
+    @property
+    def called(self) -> str:
+        """How the variant is called in a sentence."""
+        return " ".join(self.overrides) or "nothing overridden"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +76,8 @@ class Judgement:
 
     ``classes`` are the launches in classes of equal bits, ``problems`` the reasons for which nothing could be
     concluded, ``identity`` the digest of the first launch's identity, ``observations`` the number of rows read over all
-    launches and ranks, ``folders`` where each launch lies, by its number here.
+    launches and ranks, ``folders`` where each launch lies, by its number here, ``variants`` the twins, where launches
+    were made of several.
     """
 
     verdict: Verdict
@@ -84,6 +89,7 @@ class Judgement:
     identity_differences: list[FieldDifference] = field(default_factory=list)
     observations: int = 0
     folders: dict[int, str] = field(default_factory=dict)
+    variants: tuple[Variant, ...] = ()
 
 
 def merged(findings: list[Finding]) -> list[Finding]:

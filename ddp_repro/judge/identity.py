@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ddp_repro.judge.findings import FieldDifference
+from ddp_repro.judge.findings import FieldDifference, Variant
 from ddp_repro.judge.wording import numbered
 from ddp_repro.trace.identity import COMPARED
 from ddp_repro.trace.launch import Launch
@@ -21,10 +21,12 @@ def fields_of(identity: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for group in COMPARED for name, value in _flat(group, identity.get(group, {}))}
 
 
-def compare_identities(launches: Sequence[Launch], allow: Sequence[str], level: str) -> list[FieldDifference]:
+def compare_identities(
+    launches: Sequence[Launch], allow: Sequence[str], level: str, variants: Sequence[Variant] = ()
+) -> list[FieldDifference]:
     """Return every field that differs between the launches on a rank that they share, with what is allowed marked.
 
-    Differences that several ranks show alike are told once.
+    Differences that several ranks show alike are told once, allowed only where all of them are.
     """
     differences: dict[str, FieldDifference] = {}
     ranks = sorted({rank for launch in launches for rank in launch.identities})
@@ -33,9 +35,27 @@ def compare_identities(launches: Sequence[Launch], allow: Sequence[str], level: 
         fields = [fields_of(launch.identities[rank]) for launch in sharing]
         for name in _differing(fields):
             values = [_value_in(launch, rank, name) for launch in launches]
-            is_allowed = _is_allowed(name, allow, level)
-            differences.setdefault(name, FieldDifference(field=name, values=values, allowed=is_allowed))
+            by_launch = {launch.index: value for launch, value in zip(launches, values, strict=True)}
+            is_allowed = _is_allowed(name, allow, level) or _is_moved(name, by_launch, variants)
+            known = differences.setdefault(name, FieldDifference(field=name, values=values, allowed=is_allowed))
+            if known.allowed and not is_allowed:
+                differences[name] = FieldDifference(field=name, values=values)
     return [differences[name] for name in sorted(differences, key=_by_weight)]
+
+
+def _is_moved(name: str, values: Mapping[int, Any], variants: Sequence[Variant]) -> bool:
+    """Return whether a field differs only between variants, and only where one of the two overrides it."""
+    if name == WORLD_SIZE or not variants:
+        return False
+    held = [(variant, [values[launch] for launch in variant.launches if launch in values]) for variant in variants]
+    held = [(variant, found) for variant, found in held if found]
+    if any(not _same(value, found[0]) for _, found in held for value in found):
+        return False
+    return all(
+        _same(found[0], others[0]) or any(_covers(pattern, name) for pattern in (*one.allow, *other.allow))
+        for place, (one, found) in enumerate(held)
+        for other, others in held[place + 1 :]
+    )
 
 
 def unused_allowances(launches: Sequence[Launch], allow: Sequence[str]) -> list[str]:

@@ -1,21 +1,26 @@
 """The verdict on recorded launches."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Final
 
 from ddp_repro.errors import Verdict
 from ddp_repro.judge.causes import preceded
-from ddp_repro.judge.diagnosis import diagnose
-from ddp_repro.judge.divergence import classes, compare_launches, reordered_rows
-from ddp_repro.judge.explained import without_explained
+from ddp_repro.judge.divergence import classes, reordered_rows
 from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, Variant, merged
 from ddp_repro.judge.identity import compare_identities, in_words, unused_allowances
+from ddp_repro.judge.ignored import without_ignored
 from ddp_repro.judge.invariants import launch_findings
-from ddp_repro.judge.soundness import blind_spots, common_problems, launch_problems, usable_before
+from ddp_repro.judge.soundness import blind_spots, common_problems, problems_of, usable_before
+from ddp_repro.judge.twins import Comparing
 from ddp_repro.judge.wording import counted, numbered
 from ddp_repro.trace.launch import Launch
 
-ONE_LAUNCH = (
+WORKERS_NOT_COMPARED: Final = (
+    "the number of loader workers may differ: the batches were compared, the workers' own generators were not"
+)
+_NUMBER_OF_WORKERS: Final = "experiment.config.data.num_workers"
+ONE_LAUNCH: Final = (
     "one launch: there is nothing to compare it with (its invariants hold); make two or more with check launches=2, or "
     "compare it with another run"
 )
@@ -27,14 +32,16 @@ class Rules:
 
     ``allow`` names identity fields that may differ (dotted; a prefix allows all below it), ``level`` the level of
     reproducibility that they are held to, ``reproduce`` the command that makes them again, ``expected`` how many
-    launches there should be, ``variants`` which of them belong to which of a run's twins (none: all are alike).
+    launches there should be. ``ignore`` are globs on the names of observations that no witness looks at (``phase:glob``
+    for those of one phase), ``variants`` the twins that the launches were made of, where there are any.
     """
 
     allow: tuple[str, ...] = field(default=())
     level: str = "same-stack"
     reproduce: str = ""
     expected: int | None = None
-    variants: tuple[Variant, ...] = ()
+    ignore: tuple[str, ...] = field(default=())
+    variants: tuple[Variant, ...] = field(default=())
 
 
 def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
@@ -43,34 +50,37 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
     Launches are called by their numbers; where those are not distinct (runs that are compared all begin at 0), they
     are counted anew in the order given. Never raises on what was recorded.
     """
-    launches = _numbered(launches)
-    differences = compare_identities(launches, rules.allow, rules.level)
-    problems = [problem for launch in launches for problem in launch_problems(launch)]
-    problems += common_problems(launches, differences)
+    recorded = _numbered(launches)
+    launches, ignored = without_ignored(recorded, rules.ignore)
+    differences = compare_identities(launches, rules.allow, rules.level, rules.variants)
+    unsound = problems_of(launches, is_ignoring=bool(rules.ignore))
+    problems = [problem for launch in launches for problem in unsound[launch.index]]
+    problems += common_problems(launches, differences, may_capture_differ=bool(rules.variants))
     if not problems and rules.expected is not None and len(launches) < rules.expected:
         problems.append(f"only {len(launches)} of {rules.expected} launches were made")
-    within, notes = _within(launches)
+    within, notes = _within(launches, unsound)
+    comparing = Comparing(variants=rules.variants, other_workers=_other_workers(differences))
     comparable = all(difference.allowed for difference in differences)
-    compared, left_out = without_explained(launches, differences)
-    alike, between = _between(compared) if comparable else ([], [])
-    findings = [replace(found, reproduce=rules.reproduce) for found in [*merged(between), *merged(within)]]
+    between = _between(launches, comparing, usable_before(launches, unsound)) if comparable else _Between()
+    findings = [replace(found, reproduce=rules.reproduce) for found in [*merged(between.findings), *merged(within)]]
     verdict, problems = _verdict(launches, findings, problems)
     return Judgement(
         verdict=verdict,
-        classes=alike,
+        classes=between.alike,
         findings=sorted(findings, key=lambda found: found.severity != "error"),
         problems=problems,
         notes=[
+            *ignored,
             *blind_spots(launches),
             *notes,
-            *_reordered(compared, alike),
+            *between.notes,
             *_allowances(launches, rules, differences),
-            *left_out,
         ],
         identity=_identity(launches),
         identity_differences=differences,
-        observations=sum(len(trace) for launch in launches for trace in launch.traces.values()),
+        observations=sum(len(trace) for launch in recorded for trace in launch.traces.values()),
         folders={launch.index: str(launch.path) for launch in launches},
+        variants=rules.variants,
     )
 
 
@@ -99,11 +109,11 @@ def _numbered(launches: Sequence[Launch]) -> list[Launch]:
     return [replace(launch, index=number) for number, launch in enumerate(launches)]
 
 
-def _within(launches: Sequence[Launch]) -> tuple[list[Finding], list[str]]:
+def _within(launches: Sequence[Launch], unsound: Mapping[int, Sequence[str]]) -> tuple[list[Finding], list[str]]:
     findings: list[Finding] = []
     notes: dict[str, list[int]] = {}
     for launch in launches:
-        found, told = launch_findings(launch, before=usable_before([launch]))
+        found, told = launch_findings(launch, before=usable_before([launch], unsound))
         findings += found
         for note in told:
             notes.setdefault(note, []).append(launch.index)
@@ -111,14 +121,40 @@ def _within(launches: Sequence[Launch]) -> tuple[list[Finding], list[str]]:
     return findings, [note if len(on) == every else f"{note} ({numbered('launch', on)})" for note, on in notes.items()]
 
 
-def _between(launches: Sequence[Launch]) -> tuple[list[list[int]], list[Finding]]:
-    """Return the classes of equal bits, and a finding for each class that differs from the largest one."""
-    before = usable_before(launches)
-    if before is not None:
-        return [], _against(launches[0], launches[1:], before) if launches else []
-    alike = classes(launches)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Between:
+    """What comparing launches gave: classes of equal bits, findings, notes."""
+
+    alike: list[list[int]] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+
+def _other_workers(differences: Sequence[FieldDifference]) -> bool:
+    return any(one.allowed and one.field == _NUMBER_OF_WORKERS for one in differences)
+
+
+def _between(launches: Sequence[Launch], comparing: Comparing, before: int | None) -> _Between:
+    """Compare the launches of each variant with each other, and the variants; with ``before``, steps below it."""
+    same = [[launch for launch in launches if launch.index in one.launches] for one in comparing.variants]
+    groups = [group for group in same if group] or [list(launches)]
+    alike = [] if before is not None else classes(launches, comparing.difference)
+    findings: list[Finding] = []
+    for group in groups:
+        findings += _against(group, comparing, before) if before is not None else _apart(group, comparing)
+    twins = [comparing.finding(a, b, before=before) for a, b in comparing.twins(launches)]
+    findings += [found for found in twins if found is not None]
+    notes = [*_reordered(launches, comparing, alike), *comparing.left_out(launches)]
+    if comparing.other_workers and not comparing.variants:
+        notes.append(WORKERS_NOT_COMPARED)
+    return _Between(alike=alike, findings=findings, notes=notes)
+
+
+def _apart(launches: Sequence[Launch], comparing: Comparing) -> list[Finding]:
+    """Return a finding for each class of equal bits that differs from the largest one."""
+    alike = classes(launches, comparing.difference)
     if len(alike) < 2:
-        return alike, []
+        return []
     by_number = {launch.index: launch for launch in launches}
     largest = max(alike, key=len)
     findings = []
@@ -126,21 +162,16 @@ def _between(launches: Sequence[Launch]) -> tuple[list[list[int]], list[Finding]
         if one is largest:
             continue
         pair = sorted([largest[0], one[0]])
-        found = compare_launches(by_number[pair[0]], by_number[pair[1]])
+        found = comparing.finding(by_number[pair[0]], by_number[pair[1]])
         assert found is not None, "launches of two classes differ"
-        told = diagnose(by_number[pair[0]], by_number[pair[1]], found)
-        findings.append(preceded(told, _alone(one, largest, len(launches))))
-    return alike, findings
-
-
-def _against(first: Launch, others: Sequence[Launch], before: int) -> list[Finding]:
-    """Compare what is whole in launches that cannot be judged with the first of them."""
-    findings = []
-    for other in others:
-        found = compare_launches(first, other, before=before)
-        if found is not None and found.first is not None:
-            findings.append(diagnose(first, other, replace(found, missing=())))
+        findings.append(preceded(found, _alone(one, largest, len(launches))))
     return findings
+
+
+def _against(launches: Sequence[Launch], comparing: Comparing, before: int) -> list[Finding]:
+    """Compare what is whole in launches that cannot be judged with the first of them."""
+    found = (comparing.finding(launches[0], other, before=before) for other in launches[1:])
+    return [one for one in found if one is not None]
 
 
 def _alone(one: Sequence[int], largest: Sequence[int], count: int) -> str:
@@ -152,12 +183,13 @@ def _alone(one: Sequence[int], largest: Sequence[int], count: int) -> str:
     return f"{numbered('launch', one)} differ from {numbered('launch', largest)}: "
 
 
-def _reordered(launches: Sequence[Launch], alike: Sequence[Sequence[int]]) -> list[str]:
+def _reordered(launches: Sequence[Launch], comparing: Comparing, alike: Sequence[Sequence[int]]) -> list[str]:
     by_number = {launch.index: launch for launch in launches}
     notes = []
     for one in alike:
         for number in one[1:]:
-            rows = reordered_rows(by_number[one[0]], by_number[number])
+            a, b, _ = comparing.sides(by_number[one[0]], by_number[number])
+            rows = reordered_rows(a, b)
             if rows:
                 notes.append(
                     f"launch {number} observed {counted(rows, 'row')} in another order than launch {one[0]}, all equal"

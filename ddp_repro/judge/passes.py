@@ -17,6 +17,7 @@ FACTS: Final = (
 )  # fmt: skip
 _LOADER: Final = re.compile(r"([^\[\]]+\[\d+\])\.(.+)", re.DOTALL)
 _FIRST_ROWS: Final = 4096  # how far the content of the first batch is looked for behind its first index
+_OF_LOADERS: Final = ("data", "rng")
 _TRAINING: Final = ("loss", "grad_local", "grad_reduced", "grad_step")
 
 
@@ -67,13 +68,31 @@ def split_name(name: str) -> tuple[str, str] | None:
 def passes_of(trace: Trace) -> list[Pass]:
     """Return the passes of a rank, by loader in order of its first row, then in order of time."""
     training = _rows_of_phases(trace, _TRAINING)
-    starts: list[int] = []
-    drafts: list[_Draft] = []
-    for loader, codes in _loaders(trace).items():
-        mine = list(_drafts(trace, loader, codes))
-        drafts += mine
-        starts += [draft.start for draft in mine]
-    return [_finished(trace, draft, np.array(sorted(starts)), training) for draft in drafts]
+    drafts = [draft for loader, codes in _loaders(trace).items() for draft in _drafts(trace, loader, codes)]
+    loaders = _loader_rows(trace)
+    return [_finished(trace, draft, loaders, training) for draft in drafts]
+
+
+def loader_of_rows(trace: Trace) -> tuple[list[str], Index]:
+    """Return the loaders that a trace names, and for each row the number of the one it tells of, -1 for none."""
+    loaders: dict[str, int] = {}
+    of_name = np.full(len(trace.names) + 1, -1)
+    for code, name in enumerate(trace.names):
+        parts = split_name(name)
+        if parts is not None:
+            of_name[code] = loaders.setdefault(parts[0], len(loaders))
+    told = np.isin(trace.phase, [code for code, phase in enumerate(trace.phases) if phase in _OF_LOADERS])
+    return list(loaders), np.where(told, of_name[trace.name], -1)
+
+
+def _loader_rows(trace: Trace) -> dict[str, tuple[Index, Index]]:
+    """Return for each loader the rows that tell of it, and those that tell of any other one."""
+    loaders, of_row = loader_of_rows(trace)
+    others = of_row >= 0
+    return {
+        loader: (np.flatnonzero(of_row == number), np.flatnonzero(others & (of_row != number)))
+        for number, loader in enumerate(loaders)
+    }
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -148,7 +167,7 @@ def _facts(trace: Trace, rows: Index) -> dict[str, float]:
     return facts
 
 
-def _finished(trace: Trace, draft: _Draft, starts: Index, training: Index) -> Pass:
+def _finished(trace: Trace, draft: _Draft, loaders: Mapping[str, tuple[Index, Index]], training: Index) -> Pass:
     whole = len(draft.ends) > 0
     number = draft.facts.get("pass")
     return Pass(
@@ -163,7 +182,7 @@ def _finished(trace: Trace, draft: _Draft, starts: Index, training: Index) -> Pa
         content=_first_content(trace, draft),
         whole=whole,
         clear=draft.clear,
-        trains=_trains(draft, starts, training),
+        trains=_trains(draft, loaders[draft.loader], training),
     )
 
 
@@ -182,19 +201,20 @@ def _first_content(trace: Trace, draft: _Draft) -> frozenset[bytes]:
     return frozenset(found)
 
 
-def _trains(draft: _Draft, starts: Index, training: Index) -> bool | None:
+def _trains(draft: _Draft, rows: tuple[Index, Index], training: Index) -> bool | None:
     """Return whether a loss or a gradient was seen inside the pass.
 
-    A pass that was left early has no end. Up to its last batch it is certain; what follows may belong to it, until
-    any other pass begins or its loader begins anew.
+    A pass that was left early has no end. Up to its last batch it is certain; what follows may belong to it, until its
+    loader begins anew or another one begins a pass or delivers a batch, to which the training belongs then.
     """
     if len(draft.ends):
         return _any_between(training, draft.start, int(draft.ends[-1]))
-    last = int(draft.rows[-1]) if len(draft.rows) else draft.start
+    mine, others = rows
+    last = int(mine[np.searchsorted(mine, draft.stop) - 1])
     if _any_between(training, draft.start, last):
         return True
-    later = starts[starts > last]
-    until = min(int(later[0]) if len(later) else draft.stop, draft.stop)
+    next_other = int(np.searchsorted(others, last))
+    until = min(int(others[next_other]) if next_other < len(others) else draft.stop, draft.stop)
     return None if _any_between(training, last, until) else False
 
 

@@ -1,10 +1,11 @@
 """Why launches cannot be judged: what is missing, not whole, not comparable, or never observed."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Final
 
 import numpy as np
 
+from ddp_repro.judge.finals import no_end_told, was_observed
 from ddp_repro.judge.findings import FieldDifference
 from ddp_repro.judge.identity import in_words, refused
 from ddp_repro.judge.wording import listed, numbered
@@ -16,14 +17,28 @@ _EVERY_STEP: Final = ("init", "data", "rng", "loss", "grad_local", "grad_reduced
 _FINISHED: Final = ("finished", "max_steps")
 
 
-def launch_problems(launch: Launch) -> list[str]:
+def problems_of(launches: Sequence[Launch], *, is_ignoring: bool = False) -> dict[int, list[str]]:
+    """Return for each launch, by its number, why it cannot be judged.
+
+    Launches that were not to be observed are judged by what they ended with, where another one was observed.
+    """
+    observed = [launch for launch in launches if was_observed(launch)]
+    by_end = len(observed) not in (0, len(launches))
+    return {launch.index: launch_problems(launch, by_end=by_end, is_ignoring=is_ignoring) for launch in launches}
+
+
+def launch_problems(launch: Launch, *, by_end: bool = False, is_ignoring: bool = False) -> list[str]:
     """Return the reasons for which one launch cannot be judged, one sentence each.
 
     Where nothing was said when it was loaded, what its traces say themselves is checked, for launches that were put
-    together otherwise, and whether they hold any training at all.
+    together otherwise, and whether they hold any training at all; with ``by_end``, whether it is known what the ranks
+    ended with.
     """
     problems = [_renumbered(launch, problem) for problem in launch.problems]
-    for look in (_missing, _not_whole, _unobserved):
+    looks: list[Callable[[Launch], Iterator[str]]] = [_missing, _not_whole]
+    looks += [_unended] if by_end else []
+    looks += [] if by_end and not was_observed(launch) else [_all_ignored if is_ignoring else _unobserved]
+    for look in looks:
         # What follows from a problem that is known is not worth a sentence of its own.
         problems = problems or list(look(launch))
     return problems
@@ -34,25 +49,31 @@ def _renumbered(launch: Launch, problem: str) -> str:
     return problem if launch.path.name == f"launch-{launch.index}" else f"{launch.path}: {problem}"
 
 
-def common_problems(launches: Sequence[Launch], differences: Sequence[FieldDifference]) -> list[str]:
-    """Return the reasons for which launches cannot be compared with each other."""
+def common_problems(
+    launches: Sequence[Launch], differences: Sequence[FieldDifference], *, may_capture_differ: bool = False
+) -> list[str]:
+    """Return the reasons for which launches cannot be compared with each other.
+
+    Variants may be captured at different levels, which their identities tell of.
+    """
     numbers = [launch.index for launch in launches]
     problems = [f"the identities differ: {in_words(difference, numbers)}" for difference in refused(differences)]
     paths = [launch.path.resolve() for launch in launches]
     again = dict.fromkeys(path for path in paths if paths.count(path) > 1)
     problems += [f"{path} was given {paths.count(path)} times: no launch is compared with itself" for path in again]
     levels = {trace.meta.capture: launch.index for launch in launches for trace in launch.traces.values()}
-    if len(levels) > 1:
+    if len(levels) > 1 and not may_capture_differ:
         told = listed(f"{level} in launch {number}" for level, number in levels.items())
         problems.append(f"the launches were not observed alike: capture={told}")
     return problems
 
 
-def usable_before(launches: Sequence[Launch]) -> int | None:
+def usable_before(launches: Sequence[Launch], problems: Mapping[int, Sequence[str]]) -> int | None:
     """Return the step below which all launches are there, where one of them is not sound; ``None`` where all are."""
-    if not any(launch_problems(launch) for launch in launches):
+    if not any(problems[launch.index] for launch in launches):
         return None
-    return min((_last_step(trace) for launch in launches for trace in launch.traces.values()), default=0)
+    traces = [trace for launch in launches if was_observed(launch) for trace in launch.traces.values()]
+    return min(map(_last_step, traces), default=0)
 
 
 def _last_step(trace: Trace) -> int:
@@ -96,6 +117,18 @@ def _unobserved(launch: Launch) -> Iterator[str]:
     else:
         where = "" if len(blind) == len(launch.traces) else f" on {numbered('rank', blind)}"
         yield f"nothing was observed in launch {launch.index}{where}: no loss, gradient or parameter of any step"
+
+
+def _all_ignored(launch: Launch) -> Iterator[str]:
+    """Yield why nothing is left to be judged, where some observations are ignored."""
+    for problem in _unobserved(launch):
+        yield f"{problem} (that judge.ignore leaves)"
+
+
+def _unended(launch: Launch) -> Iterator[str]:
+    problem = no_end_told(launch)
+    if problem:
+        yield problem
 
 
 def blind_spots(launches: Sequence[Launch]) -> list[str]:

@@ -1,7 +1,7 @@
 """One recorded launch: how it ended, and everything its ranks wrote."""
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +12,7 @@ from ddp_repro.trace.layout import LaunchFolder
 from ddp_repro.trace.reader import Trace, read_trace
 
 LAUNCH_SCHEMA: Final = 1
+FINAL_SCHEMA: Final = 1
 OUTCOMES: Final = ("finished", "failed", "hung", "interrupted", "stopped")
 _RANKS_NAMED: Final = 8
 
@@ -46,8 +47,9 @@ class LaunchRecord:
 class Launch:
     """A launch as it was recorded.
 
-    ``traces`` and ``identities`` are by rank. ``problems`` holds one sentence for each thing because of which it must
-    not be judged: what is missing, cut, damaged or newer, and an outcome that is not "finished".
+    ``traces``, ``identities`` and ``finals`` (what a rank said that it ended with) are by rank. ``problems`` holds one
+    sentence for each thing because of which it must not be judged: what is missing, cut, damaged or newer, and an
+    outcome that is not "finished".
     """
 
     index: int
@@ -56,6 +58,7 @@ class Launch:
     traces: dict[int, Trace]
     identities: dict[int, dict[str, Any]]
     problems: list[str]
+    finals: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
 def write_launch_record(folder: LaunchFolder, record: LaunchRecord) -> None:
@@ -94,6 +97,7 @@ def load_launch(folder: LaunchFolder) -> Launch:
         traces=_load_traces(folder, ranks, problems),
         identities=_load_identities(folder, ranks, problems),
         problems=problems,
+        finals=_load_finals(folder, ranks, problems),
     )
     problems.extend(_mismatches(launch))
     return launch
@@ -180,6 +184,22 @@ def _load_identities(folder: LaunchFolder, ranks: list[int], problems: list[str]
             continue
         identities[rank] = identity
     return identities
+
+
+def _load_finals(folder: LaunchFolder, ranks: list[int], problems: list[str]) -> dict[int, dict[str, Any]]:
+    """Return what ranks said that they ended with; a rank that said nothing is no problem in itself."""
+    finals = {}
+    for rank in ranks:
+        path = folder.final(rank)
+        if not path.exists():
+            continue
+        try:
+            finals[rank] = read_json(path)
+            _refuse_newer(path, finals[rank], FINAL_SCHEMA)
+        except ReproError as error:
+            finals.pop(rank, None)
+            problems.append(f"launch {folder.index}, rank {rank}: {error}")
+    return finals
 
 
 def _mismatches(launch: Launch) -> Iterator[str]:

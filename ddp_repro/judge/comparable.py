@@ -1,0 +1,85 @@
+"""Two launches as they are compared: without what only says that the one was to differ from the other."""
+
+import re
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+import numpy as np
+
+from ddp_repro.judge.forwards import common_forwards
+from ddp_repro.judge.leftout import Marked, Reason, marked
+from ddp_repro.judge.loaders import leave_out_evaluation, leave_out_workers
+from ddp_repro.judge.rows import Index, unified
+from ddp_repro.judge.wording import counted
+from ddp_repro.trace.launch import Launch
+from ddp_repro.trace.reader import Trace
+
+_IMPLEMENTATION: Final = re.compile(r"(?:.*\.)?group\d+\.(foreach|fused|capturable|differentiable)", re.DOTALL)
+_LAYOUT: Final = re.compile(r"(?:.*\.)?bucket_layout", re.DOTALL)
+
+LeaveOut = Callable[[Marked, Marked], None]
+LeftOut = Counter[Reason]
+"""How many rows of both launches were left out, for which reason."""
+
+
+def as_twins(a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
+    """Return two variants without what may be on one side only, and how much that was.
+
+    Never left out are losses, gradients, parameters, the optimizer's state and settings that are numbers, buffers after
+    a step, the batches of training passes, and the generators' states seen at them.
+    """
+    return _without(a, b, _leave_out_of_twins)
+
+
+def with_other_workers(a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
+    """Return two launches without what exists once a worker, where loaders have another number of workers."""
+    return _without(a, b, leave_out_workers)
+
+
+def in_words(left_out: LeftOut) -> list[str]:
+    """Return "12 rows of evaluation …" for each reason."""
+    return [f"{counted(rows, 'row')} {reason.value}" for reason, rows in sorted(left_out.items()) if rows]
+
+
+def _without(a: Launch, b: Launch, leave_out: LeaveOut) -> tuple[Launch, Launch, LeftOut]:
+    traces_a, traces_b = dict(a.traces), dict(b.traces)
+    left_out: LeftOut = Counter()
+    for rank in a.traces.keys() & b.traces.keys():
+        one, other = marked(a.traces[rank]), marked(b.traces[rank])
+        leave_out(one, other)
+        traces_a[rank], traces_b[rank] = one.kept(), other.kept()
+        left_out += one.counts + other.counts
+    return replace(a, traces=traces_a), replace(b, traces=traces_b), left_out
+
+
+def _leave_out_of_twins(a: Marked, b: Marked) -> None:
+    leave_out_evaluation(a, b)
+    _leave_out_forwards(a, b)
+    _leave_out_settings(a, b)
+
+
+def _leave_out_forwards(a: Marked, b: Marked) -> None:
+    labels, columns = unified([a.trace, b.trace])
+    for side, rows in zip((a, b), common_forwards(labels, columns), strict=True):
+        side.leave_out(rows, Reason.FORWARD)
+
+
+def _leave_out_settings(a: Marked, b: Marked) -> None:
+    """Leave out each sort of row that tells a setting, where it tells another one."""
+    for phase, setting in (("grad_reduced", _LAYOUT), ("optimizer", _IMPLEMENTATION)):
+        rows = [_telling(side.trace, phase, setting) for side in (a, b)]
+        if _told(a.trace, rows[0]) != _told(b.trace, rows[1]):
+            a.leave_out(rows[0], Reason.SETTING)
+            b.leave_out(rows[1], Reason.SETTING)
+
+
+def _telling(trace: Trace, phase: str, setting: re.Pattern[str]) -> Index:
+    codes = [code for code, name in enumerate(trace.names) if setting.fullmatch(name)]
+    phases = [code for code, label in enumerate(trace.phases) if label == phase]
+    return np.flatnonzero(np.isin(trace.phase, phases) & np.isin(trace.name, codes))
+
+
+def _told(trace: Trace, rows: Index) -> list[tuple[int, str, bytes]]:
+    return [(int(trace.step[row]), trace.names[trace.name[row]], trace.digest[row].tobytes()) for row in rows]

@@ -1,0 +1,74 @@
+"""What ranks ended with, where a launch was not observed: the digests of parameters and buffers that they left."""
+
+from typing import Final
+
+from ddp_repro.judge.comparison import Divergence, Kind
+from ddp_repro.judge.divergence import LaunchDivergence
+from ddp_repro.judge.rows import causal_place
+from ddp_repro.judge.wording import numbered
+from ddp_repro.trace.launch import Launch
+
+_HELD: Final = ("param", "buffer")
+_OFF: Final = "off"
+
+
+def was_observed(launch: Launch) -> bool:
+    """Return whether a launch was to be observed: not with ``capture=off``."""
+    return any(trace.meta.capture != _OFF for trace in launch.traces.values()) or not launch.traces
+
+
+def no_end_told(launch: Launch) -> str:
+    """Return why a launch cannot be judged by its end; empty where it can."""
+    ranks = [rank for rank in sorted(launch.traces) if not _digests(launch, rank).get("param")]
+    if not ranks:
+        return ""
+    return (
+        f"launch {launch.index}: {numbered('rank', ranks)} left no digests of final parameters, by which launches that "
+        "were not observed (capture=off) are judged"
+    )
+
+
+def compare_finals(a: Launch, b: Launch) -> LaunchDivergence | None:
+    """Return in which parameters or buffers two launches end differently, rank by rank, or ``None``."""
+    ranks = sorted(a.traces.keys() | b.traces.keys())
+    missing = tuple(rank for rank in ranks if rank not in a.traces or rank not in b.traces)
+    by_rank = {}
+    for rank in ranks:
+        found = None if rank in missing else _differing(a, b, rank)
+        if found is not None:
+            by_rank[rank] = found
+    if not by_rank:
+        return LaunchDivergence(first=None, ranks=missing, reached=(), by_rank={}, missing=missing) if missing else None
+    first = min(by_rank.values(), key=lambda divergence: divergence.place)
+    blamed = tuple(rank for rank, divergence in by_rank.items() if divergence.place == first.place)
+    return LaunchDivergence(first=first, ranks=blamed, reached=(), by_rank=by_rank, missing=missing, at_end=True)
+
+
+def _digests(launch: Launch, rank: int) -> dict[str, dict[str, object]]:
+    final = launch.finals.get(rank, {})
+    return {phase: final[phase] for phase in _HELD if isinstance(final.get(phase), dict)}
+
+
+def _differing(a: Launch, b: Launch, rank: int) -> Divergence | None:
+    held_a, held_b = _digests(a, rank), _digests(b, rank)
+    names = {phase: _names(held_a.get(phase, {}), held_b.get(phase, {})) for phase in _HELD}
+    names = {phase: differing for phase, differing in names.items() if differing}
+    if not names:
+        return None
+    phase = next(iter(names))
+    return Divergence(
+        kind=Kind.VALUE,
+        step=0,
+        phase=phase,
+        name=names[phase][0],
+        spec="",
+        place=causal_place(phase),
+        rows=(None, None),
+        names=names,
+        differing=sum(map(len, names.values())),
+        compared=sum(len(held_a.get(phase, {}).keys() | held_b.get(phase, {}).keys()) for phase in _HELD),
+    )
+
+
+def _names(a: dict[str, object], b: dict[str, object]) -> tuple[str, ...]:
+    return tuple(name for name in dict.fromkeys([*a, *b]) if a.get(name) != b.get(name))

@@ -1,0 +1,186 @@
+"""Why ranks of one launch disagree, from what else they observed in that step."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from ddp_repro.judge.rows import Index
+from ddp_repro.judge.wording import counted, listed, numbered
+from ddp_repro.trace.launch import Launch
+from ddp_repro.trace.reader import Trace
+
+STEP_CONTROL: Final = "control-flow"
+"""Stands for the phase where ranks do not make the same optimizer steps: no observation is concerned, its lack is."""
+STEP: Final = "optimizer.step"
+
+_CAUSES: Final = {
+    "init": "replica-initialisation",
+    "grad_reduced": "gradient-not-synchronised",
+    "param": "replica-parameters",
+    "buffer": "replica-buffers",
+}
+_OF_A_STEP: Final = ("grad_step", "param", "optimizer", "scaler")
+
+Why = tuple[str, Mapping[str, str], list[str]]
+"""A cause, the gaps of its sentences, and what else is worth saying."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """The first step and phase in which ranks do not hold the same; ``names`` are what they differ in.
+
+    ``absent`` are ranks that have no such observation while others do. ``odd`` are those outside the majority, all
+    that were compared where there is none.
+    """
+
+    step: int
+    phase: str
+    names: tuple[str, ...]
+    odd: tuple[int, ...]
+    has_majority: bool
+    absent: tuple[int, ...]
+    compared: int
+
+
+def rank_cause(launch: Launch, found: Disagreement) -> Why:
+    """Return why ranks disagree. The one place that weighs this evidence."""
+    if found.absent:
+        return _absent(launch, found)
+    gaps = {"name": found.names[0], "phase": found.phase, "odd": _odd(launch, found)}
+    count = _count(found)
+    if found.phase == "grad_reduced":
+        return (
+            _CAUSES["grad_reduced"],
+            {**gaps, "gradient": "the reduced gradient"},
+            [count, *_unreduced(launch, found)],
+        )
+    if found.phase == "grad_step":
+        return _of_the_optimizer(launch, found, gaps)
+    details = [count, *_hyperparameters(launch, found)] if found.phase == "param" else [count]
+    return _CAUSES.get(found.phase, "replica-state"), gaps, details
+
+
+def _odd(launch: Launch, found: Disagreement) -> str:
+    ranks = sorted(launch.traces)
+    if not found.has_majority:
+        return f"{numbered('rank', ranks)} differ, and no majority tells which is wrong"
+    others = [rank for rank in ranks if rank not in found.odd]
+    return f"{numbered('rank', found.odd)} {_differ(len(found.odd))} from {numbered('rank', others)}"
+
+
+def _differ(count: int) -> str:
+    return "differs" if count == 1 else "differ"
+
+
+def _count(found: Disagreement) -> str:
+    if len(found.names) < 2:
+        return ""
+    return f"{counted(len(found.names), 'tensor')} of {found.compared:,} concerned: {listed(found.names)}"
+
+
+def _absent(launch: Launch, found: Disagreement) -> Why:
+    """Tell ranks that do not make the same steps from those that do not observe the same in a step."""
+    others = [rank for rank in sorted(launch.traces) if rank not in found.absent]
+    if found.phase == STEP_CONTROL:
+        steps = f"{counted(found.step, 'optimizer step')}"
+        what = f"{numbered('rank', found.absent)} made {steps} in all, {numbered('rank', others)} made more"
+        return "control-flow", {"what": what}, []
+    losses = {rank: _rows_of(trace, found.step, "loss") for rank, trace in sorted(launch.traces.items())}
+    counts: dict[int, list[int]] = {}
+    for rank, rows in losses.items():
+        counts.setdefault(len(rows), []).append(rank)
+    if len(counts) > 1:
+        told = (f"{numbered('rank', ranks)} took {counted(count, 'loss')}" for count, ranks in sorted(counts.items()))
+        what = f"step {found.step} is not the same on all ranks: {listed(told)} before it was complete"
+        return "control-flow", {"what": what}, ["an optimizer step was skipped or made once more on some ranks only"]
+    if found.phase in _OF_A_STEP:
+        what = (
+            f"in step {found.step} an optimizer steps {listed(found.names)} on {numbered('rank', others)} and not, or "
+            f"less often, on {numbered('rank', found.absent)}"
+        )
+        return "control-flow", {"what": what}, []
+    what = f"on {numbered('rank', others)} and not, or less often, on {numbered('rank', found.absent)}"
+    name, phase = found.names[0], found.phase
+    gaps = {"what": f"{name} ({phase}) was observed {what}", "phase": phase}
+    return "control-flow", gaps, [_count(found)]
+
+
+def _of_the_optimizer(launch: Launch, found: Disagreement, gaps: Mapping[str, str]) -> Why:
+    """Tell gradients that were never reduced, or added to afterwards, from those changed before the optimizer."""
+    never = [name for name in found.names if _on_any(launch, found, name, _was_never_reduced)]
+    later = [name for name in found.names if _on_any(launch, found, name, _was_added_to)]
+    count = _count(found)
+    gaps = {**gaps, "gradient": "the gradient that the optimizer gets"}
+    if never:
+        return _CAUSES["grad_reduced"], gaps, [count, "no backward of this step reduced it"]
+    if later:
+        return (
+            _CAUSES["grad_reduced"],
+            gaps,
+            [count, "a backward after the reduction added to it: was that in no_sync?"],
+        )
+    changed = {"is_odd": "depends on the rank", "remedy": "make what they are computed from equal on all ranks"}
+    return "gradient-processing", {**gaps, **changed}, [gaps["odd"], count]
+
+
+def _on_any(launch: Launch, found: Disagreement, name: str, holds: Callable[[Trace, int, str], bool]) -> bool:
+    return any(holds(launch.traces[rank], found.step, name) for rank in found.odd)
+
+
+def _was_never_reduced(trace: Trace, step: int, name: str) -> bool:
+    return _last(trace, step, "grad_reduced", name) < 0
+
+
+def _was_added_to(trace: Trace, step: int, name: str) -> bool:
+    return 0 <= _last(trace, step, "grad_reduced", name) < _last(trace, step, "grad_local", name)
+
+
+def _last(trace: Trace, step: int, phase: str, name: str) -> int:
+    """Return the last row of a name in a phase of a step, -1 where there is none."""
+    if name not in trace.names:
+        return -1
+    rows = _rows_of(trace, step, phase)
+    rows = rows[trace.name[rows] == trace.names.index(name)]
+    return int(rows[-1]) if len(rows) else -1
+
+
+def _rows_of(trace: Trace, step: int, phase: str) -> Index:
+    rows = trace.rows_of(step)
+    code = trace.phases.index(phase) if phase in trace.phases else -1
+    return rows[trace.phase[rows] == code]
+
+
+def _unreduced(launch: Launch, found: Disagreement) -> list[str]:
+    """Name the tensors whose reduced gradient is bit for bit the local one, and the ranks: they were never reduced."""
+    by_rank: dict[int, list[str]] = {}
+    for rank in found.odd:
+        trace = launch.traces[rank]
+        local, reduced = (_last_digests(trace, found.step, phase) for phase in ("grad_local", "grad_reduced"))
+        equal = [name for name in found.names if name in local and local[name] == reduced.get(name)]
+        if equal:
+            by_rank[rank] = equal
+    if not by_rank:
+        return []
+    names = list(dict.fromkeys(name for equal in by_rank.values() for name in equal))
+    which = "" if len(names) == len(found.names) else f" of {listed(names)}"
+    where = numbered("rank", list(by_rank))
+    return [f"on {where} the reduced gradient{which} equals the local one: it was not reduced"]
+
+
+def _hyperparameters(launch: Launch, found: Disagreement) -> list[str]:
+    settings = {rank: _groups(launch.traces[rank], found.step) for rank in sorted(launch.traces)}
+    names = {name: None for held in settings.values() for name in held}
+    differing = [name for name in names if len({held.get(name) for held in settings.values()}) > 1]
+    if differing:
+        return [f"the optimizer's {listed(differing)} {_differ(len(differing))} too"]
+    return ["the reduced gradients were equal"]
+
+
+def _groups(trace: Trace, step: int) -> dict[str, bytes]:
+    held = _last_digests(trace, step, "optimizer")
+    return {name: digest for name, digest in held.items() if name.startswith("group")}
+
+
+def _last_digests(trace: Trace, step: int, phase: str) -> dict[str, bytes]:
+    """Return by name what a rank last observed of a phase in a step."""
+    return {trace.names[trace.name[row]]: trace.digest[row].tobytes() for row in _rows_of(trace, step, phase)}
