@@ -43,6 +43,7 @@ def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
         reproduce=invocation.text,
         expected=plan.launches,
         variants=_judged(planned) if config.twins else (),
+        ignore=tuple(config.judge.ignore),
     )
     context = Context(run=folder, command=invocation.text, level=config.level)
     return judge_and_tell(load_launches(folder.launches()), rules, context)

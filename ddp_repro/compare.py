@@ -29,7 +29,12 @@ def compare(config: CompareConfig, invocation: Invocation) -> ExitCode:
     if len(folders) < 2:
         raise ReproError(f"{config.runs[0]} holds one launch and a comparison needs two.", hint=USAGE)
     run = place_run(config.output)
-    rules = Rules(allow=tuple(config.compare.allow), level=config.level, reproduce=invocation.text)
+    rules = Rules(
+        allow=tuple(config.compare.allow),
+        level=config.level,
+        reproduce=invocation.text,
+        ignore=tuple(config.judge.ignore),
+    )
     context = Context(run=run, command=invocation.text, level=config.level)
     return judge_and_tell(load_launches(folders), rules, context)
 

@@ -116,6 +116,13 @@ class CompareRules:
 
 
 @dataclass(kw_only=True)
+class JudgeConfig:
+    """What no witness looks at: globs on the names of observations (``*.running_mean``, ``buffer:*.codebook``)."""
+
+    ignore: list[str] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
 class RecordConfig:
     """One launch: what `record` makes and every rank reads."""
 
@@ -144,6 +151,7 @@ class CheckConfig(RecordConfig):
     launches: int | None = None
     twins: list[list[str]] = field(default_factory=list)
     compare: CompareRules = field(default_factory=CompareRules)
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
 
     @property
     def launches_each(self) -> int:
@@ -158,10 +166,11 @@ class CompareConfig:
     runs: list[str] = field(default_factory=list)
     level: str = "same-stack"
     compare: CompareRules = field(default_factory=CompareRules)
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
 
 
-OPERATIONAL = ("output", "launches", "twins", "compare", "launcher.timeout_s", "launcher.grace_s")
+OPERATIONAL = ("output", "launches", "twins", "compare", "judge", "launcher.timeout_s", "launcher.grace_s")
 
 
 def is_script(config: RecordConfig) -> bool:

@@ -1,6 +1,5 @@
 """Whether the ranks of one launch agree in what must be equal on all of them."""
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numpy as np
@@ -9,12 +8,11 @@ from ddp_repro.judge.alignment import occurrences, paired
 from ddp_repro.judge.causes import Place, finding
 from ddp_repro.judge.findings import Finding
 from ddp_repro.judge.forwards import common_forwards
-from ddp_repro.judge.rank_causes import STEP, STEP_CONTROL, Disagreement, rank_cause
+from ddp_repro.judge.majority import outside_majority
+from ddp_repro.judge.rank_causes import Disagreement, rank_cause
+from ddp_repro.judge.rank_steps import other_steps
 from ddp_repro.judge.rows import REPLICATED, Index, Labels, Rows, causal_places, unified
 from ddp_repro.trace.launch import Launch
-from ddp_repro.trace.reader import Trace
-
-_COUNTED = ("param", "optimizer", "grad_step")
 
 
 def ranks_finding(launch: Launch, *, before: int | None = None) -> Finding | None:
@@ -26,9 +24,9 @@ def ranks_finding(launch: Launch, *, before: int | None = None) -> Finding | Non
     limit = np.iinfo(np.int64).max if before is None else before
     rows = dict(zip(ranks, _replicated(labels, columns, limit), strict=True))
     found = first_disagreement(labels, rows)
-    counters = _counters(launch.traces) if before is None else None
-    if counters is not None and (found is None or counters.step < found.step):
-        found = counters
+    steps = other_steps(launch, found, is_whole=before is None)
+    if steps is not None:
+        return steps
     return None if found is None else _finding(launch, found)
 
 
@@ -118,48 +116,15 @@ def _held(labels: Labels, rows: Rows) -> _Held:
     }
 
 
-def outside_majority(values: Mapping[int, object]) -> tuple[tuple[int, ...], bool]:
-    """Return the ranks whose value is not that of more than half, and True; all ranks and False where none is."""
-    usual, count = Counter(values.values()).most_common(1)[0]
-    if 2 * count <= len(values):
-        return tuple(values), False
-    return tuple(rank for rank, value in values.items() if value != usual), True
-
-
-def _counters(traces: Mapping[int, Trace]) -> Disagreement | None:
-    """Return the first optimizer step that not all ranks made."""
-    last = {rank: _last_step(trace) for rank, trace in sorted(traces.items())}
-    if len(set(last.values())) == 1:
-        return None
-    odd, has_majority = outside_majority(last)
-    first = min(last.values())
-    return Disagreement(
-        step=first + 1,
-        phase=STEP_CONTROL,
-        names=(STEP,),
-        odd=odd,
-        has_majority=has_majority,
-        absent=tuple(rank for rank, step in last.items() if step == first),
-        compared=1,
-    )
-
-
-def _last_step(trace: Trace) -> int:
-    codes = [code for code, phase in enumerate(trace.phases) if phase in _COUNTED]
-    return int(trace.step[np.isin(trace.phase, codes)].max(initial=-1))
-
-
 def _finding(launch: Launch, found: Disagreement) -> Finding:
     cause, gaps, details = rank_cause(launch, found)
-    steps = cause == "control-flow" and "phase" not in gaps
-    names = (STEP,) if steps else found.names
     place = Place(
         witness="ranks",
         launches=(launch.index,),
         step=found.step,
         ranks=found.odd,
-        phase=STEP_CONTROL if steps else found.phase,
-        name=names[0],
-        names=names,
+        phase=found.phase,
+        name=found.names[0],
+        names=found.names,
     )
     return finding(cause, place, gaps, detail="; ".join(filter(None, details)))

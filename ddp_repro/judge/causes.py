@@ -170,6 +170,13 @@ CAUSES: Final[dict[str, Cause]] = {
         "clipping, unscaling or other code between backward and optimizer.step {is_odd}",
         advice="look at what changes gradients there, norms first; {remedy}",
     ),
+    "thread-count": Cause(
+        title="the number of threads",
+        message="{name} differs{value} while parameters, data and random states are equal: sums are split among "
+        "another number of threads",
+        advice="keep the number of threads (threads=1, or OMP_NUM_THREADS and torch.set_num_threads), or expect last "
+        "bits to differ between numbers of threads",
+    ),
     "hyperparameters": Cause(
         title="other hyperparameters of the optimizer",
         message="{hyperparameter} of the optimizer differs{value}, and so {name} after the step",
@@ -226,6 +233,12 @@ CAUSES: Final[dict[str, Cause]] = {
         advice="look for code that writes to parameters or steps the optimizer on some ranks only, and for gradients "
         "changed by rank after the reduction",
     ),
+    "replica-hyperparameters": Cause(
+        title="the optimizers' settings drift apart",
+        message="{hyperparameter} of the optimizer is not the same on all ranks, and so {name} after the step: {odd}",
+        advice="decide on it by what is equal on all ranks: all-reduce a metric before a scheduler, or an early stop, "
+        "depends on it",
+    ),
     "replica-buffers": Cause(
         title="buffers not broadcast",
         message="{name} is not the same on all ranks on entry to the forward: {odd}",
@@ -237,12 +250,25 @@ CAUSES: Final[dict[str, Cause]] = {
         message="{name} ({phase}) is not the same on all ranks: {odd}",
         advice="look for code that depends on the rank",
     ),
+    # Why launches cannot be compared.
+    "not-comparable": Cause(
+        title="not comparable",
+        message="the launches are not comparable: {fields}",
+        advice="launch them alike, or name in compare.allow what may differ (the world size never may)",
+    ),
     # What must hold within a launch.
     "shards-overlap": Cause(
         title="shards overlap or miss samples",
         message="{loader}, pass {pass}: {counts}{reason}",
         advice="give the samplers of all ranks the same seed and epoch and each its own rank, as "
         "torch.utils.data.DistributedSampler and ddp_repro.make_loader do",
+    ),
+    "shards-unshared": Cause(
+        title="every rank draws from all samples",
+        message="{loader}, pass {pass}: no sampler shares the data among the ranks and each shuffles it for "
+        "itself: {counts}",
+        advice="give the loader a torch.utils.data.DistributedSampler (or use ddp_repro.make_loader), unless each rank "
+        "holds another part of the data",
     ),
     "evaluation-padding": Cause(
         title="evaluation counts samples twice",
@@ -251,9 +277,15 @@ CAUSES: Final[dict[str, Cause]] = {
     ),
     "epoch-order": Cause(
         title="every epoch has the same order",
-        message="{loader} shuffles, but pass {second} has the order of pass {first}: {reason}",
+        message="{loader}: pass {second} has the order of pass {first}, {reason}",
         advice="call sampler.set_epoch(epoch) before each epoch, on the sampler itself if it is wrapped, or use "
         "ddp_repro.make_loader, whose epoch advances by itself",
+    ),
+    "epoch-guard": Cause(
+        title="set_epoch did not take effect",
+        message="{loader}, pass {pass}: {reason}",
+        advice="call set_epoch(epoch) before each epoch, on what shuffles itself; a data set in workers that stay "
+        "needs to be told there (shared memory, or persistent_workers=False); epoch_guard=fix calls it for you",
     ),
     "worker-rng": Cause(
         title="workers draw the same random numbers",

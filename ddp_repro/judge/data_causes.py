@@ -33,10 +33,11 @@ def data_cause(evidence: Evidence) -> Told:
         return "unseeded-library", {"library": library}
     if hash_seed_unset(evidence) and _only_discrete(evidence):
         return "hash-seed", {}
-    return "data-content", {"generators": _generators(evidence)}
+    return "data-content", {"generators": generators(evidence)}
 
 
-def _generators(evidence: Evidence) -> str:
+def generators(evidence: Evidence) -> str:
+    """Return what is to be said of the generators where the content of the same samples differs."""
     names = evidence.names("rng")
     if names:
         return f", and {_libraries(names)} drew more or fewer numbers for it"

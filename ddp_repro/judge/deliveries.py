@@ -71,7 +71,9 @@ def batches_of(trace: Trace, passes: Sequence[Pass]) -> list[list[Batch]]:
     rows = np.flatnonzero((trace.phase == data) & (owner >= 0))
     rows = rows[content[trace.name[rows]]]
     found: list[list[Batch]] = [[] for _ in passes]
-    begins = np.flatnonzero(np.concatenate([[True], np.diff(rows) != 1]))[: len(rows)]
+    if len(rows) == 0:
+        return found
+    begins = np.flatnonzero(np.concatenate([[True], np.diff(rows) != 1]))
     before = np.searchsorted(states, rows[begins]) - 1
     for begin, end, at in zip(begins, [*begins[1:], len(rows)], before, strict=True):
         first, last = int(rows[begin]), int(rows[end - 1])

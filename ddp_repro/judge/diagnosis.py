@@ -13,6 +13,7 @@ from ddp_repro.judge.divergence import LaunchDivergence
 from ddp_repro.judge.evidence import Evidence, Told
 from ddp_repro.judge.findings import Distance, Finding, Witness
 from ddp_repro.judge.rows import REPLICATED, causal_place
+from ddp_repro.judge.twin_causes import twin_cause
 from ddp_repro.judge.wording import counted, numbered
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
@@ -31,8 +32,8 @@ def diagnose(a: Launch, b: Launch, found: LaunchDivergence, *, witness: Witness 
     evidence = _as_drawn(evidence)
     first = evidence.first
     cause, gaps = _cause(evidence)
-    if witness == "twins" and cause == "backward-operator":
-        cause = "recomputation"
+    if witness == "twins":
+        cause, gaps = twin_cause(evidence, cause, gaps)
     place = Place(
         witness=witness,
         launches=(a.index, b.index),

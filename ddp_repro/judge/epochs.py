@@ -60,7 +60,7 @@ def _repeated(launch: int, by_rank: Mapping[int, Sequence[Pass]]) -> Finding | N
     more = len({(pairs[0][1].loader, pairs[0][1].number) for pairs in sure}) - 1
     gaps = {"loader": second.loader, "first": str(first.number), "second": str(second.number)}
     gaps["first"] += "" if first.loader == second.loader else f" of {first.loader}"
-    gaps["reason"] = _reason(first, second)
+    gaps["reason"] = reason(first, second)
     return finding("epoch-order", place, gaps, detail=f"the same in {counted(more, 'later pass')}" if more else "")
 
 
@@ -122,10 +122,11 @@ def _log_orders(repetitions: Sequence[tuple[Pass, Pass]]) -> float:
     return lgamma(length + 1) - lgamma(max(length - sum(compared), 0) + 1)
 
 
-def _reason(first: Pass, second: Pass) -> str:
+def reason(first: Pass, second: Pass) -> str:
+    """Return why two passes have the same order, by the epochs that are known of them."""
     before, after = first.fact("epoch"), second.fact("epoch")
     if before is None or after is None:
         return "its generator is seeded anew for each pass"
     if before == after:
         return f"its epoch stayed at {after}, so set_epoch was not called"
-    return f"although its epoch moved from {before} to {after}, which does not reach the sampler that shuffles"
+    return f"although its epoch moved from {before} to {after}, which does not reach what shuffles"

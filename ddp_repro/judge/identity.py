@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from ddp_repro.judge.findings import FieldDifference, Variant
-from ddp_repro.judge.wording import numbered
+from ddp_repro.judge.causes import Place, finding
+from ddp_repro.judge.findings import FieldDifference, Finding, Variant
+from ddp_repro.judge.wording import listed, numbered
 from ddp_repro.trace.identity import COMPARED
 from ddp_repro.trace.launch import Launch
 
@@ -79,6 +80,22 @@ def refused(differences: Sequence[FieldDifference]) -> list[FieldDifference]:
     if not any(difference.field == WORLD_SIZE for difference in found):
         return found
     return [one for one in found if one.field == WORLD_SIZE or one.field not in _FOLLOWS_WORLD_SIZE]
+
+
+def refusal_findings(launches: Sequence[Launch], differences: Sequence[FieldDifference]) -> list[Finding]:
+    """Return a finding where the identities differ in what they may not; empty where they do not."""
+    found = refused(differences)
+    if not found:
+        return []
+    numbers = [launch.index for launch in launches]
+    place = Place(
+        witness="identity",
+        launches=tuple(numbers),
+        name=found[0].field,
+        names=tuple(difference.field for difference in found),
+    )
+    told = listed(in_words(difference, numbers) for difference in found)
+    return [finding("not-comparable", place, {"fields": told})]
 
 
 def in_words(difference: FieldDifference, launches: Sequence[int]) -> str:

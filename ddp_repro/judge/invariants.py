@@ -2,15 +2,19 @@
 
 from collections.abc import Sequence
 
-from ddp_repro.judge.agreement import outside_majority, ranks_finding
+from ddp_repro.judge.agreement import ranks_finding
 from ddp_repro.judge.causes import Place, finding
 from ddp_repro.judge.draws import worker_draws
 from ddp_repro.judge.epochs import epoch_findings
 from ddp_repro.judge.findings import Finding
+from ddp_repro.judge.guards import guard_findings
 from ddp_repro.judge.identity import differing_on_ranks, label
+from ddp_repro.judge.majority import outside_majority
 from ddp_repro.judge.noise import noise_findings
 from ddp_repro.judge.passes import passes_of
+from ddp_repro.judge.replication import replication_findings
 from ddp_repro.judge.shards import shard_findings
+from ddp_repro.judge.stream_epochs import stream_findings
 from ddp_repro.judge.wording import listed, numbered
 from ddp_repro.trace.launch import Launch
 
@@ -30,15 +34,23 @@ def launch_findings(launch: Launch, *, before: int | None = None) -> tuple[list[
     passes = [one for rank in sorted(launch.traces) for one in passes_of(launch.traces[rank])]
     world_size = launch.record.world_size if launch.record else len(launch.traces)
     shards, notes = shard_findings(launch.index, passes, world_size)
+    replicated, more = replication_findings(launch.index, launch.traces, passes)
+    orders = [
+        *epoch_findings(launch.index, passes),
+        *stream_findings(launch.index, launch.traces, passes),
+    ]
+    guarded, mended = guard_findings(launch.index, launch.traces, orders)
     disagreement = ranks_finding(launch, before=before)
     return [
         *identity_findings(launch),
         *([disagreement] if disagreement else []),
         *shards,
-        *epoch_findings(launch.index, passes),
+        *replicated,
+        *orders,
+        *guarded,
         *worker_draws(launch.index, launch.traces, passes),
         *noise_findings(launch.index, launch.traces, passes),
-    ], notes
+    ], [*notes, *more, *mended]
 
 
 def identity_findings(launch: Launch) -> list[Finding]:

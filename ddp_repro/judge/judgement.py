@@ -8,7 +8,7 @@ from ddp_repro.errors import Verdict
 from ddp_repro.judge.causes import preceded
 from ddp_repro.judge.divergence import classes, reordered_rows
 from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, Variant, merged
-from ddp_repro.judge.identity import compare_identities, in_words, unused_allowances
+from ddp_repro.judge.identity import compare_identities, in_words, refusal_findings, unused_allowances
 from ddp_repro.judge.ignored import without_ignored
 from ddp_repro.judge.invariants import launch_findings
 from ddp_repro.judge.soundness import blind_spots, common_problems, problems_of, usable_before
@@ -60,14 +60,15 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         problems.append(f"only {len(launches)} of {rules.expected} launches were made")
     within, notes = _within(launches, unsound)
     comparing = Comparing(variants=rules.variants, other_workers=_other_workers(differences))
+    refusal = refusal_findings(launches, differences)
     comparable = all(difference.allowed for difference in differences)
     between = _between(launches, comparing, usable_before(launches, unsound)) if comparable else _Between()
-    findings = [replace(found, reproduce=rules.reproduce) for found in [*merged(between.findings), *merged(within)]]
+    findings = [*merged(between.findings), *merged(within), *refusal]
     verdict, problems = _verdict(launches, findings, problems)
     return Judgement(
         verdict=verdict,
         classes=between.alike,
-        findings=sorted(findings, key=lambda found: found.severity != "error"),
+        findings=_ordered(findings, rules.reproduce),
         problems=problems,
         notes=[
             *ignored,
@@ -82,6 +83,12 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         folders={launch.index: str(launch.path) for launch in launches},
         variants=rules.variants,
     )
+
+
+def _ordered(findings: Sequence[Finding], reproduce: str) -> list[Finding]:
+    """Return the findings with the command that makes the launches again, errors first."""
+    told = (replace(found, reproduce=reproduce) for found in findings)
+    return sorted(told, key=lambda found: found.severity != "error")
 
 
 def _verdict(launches: Sequence[Launch], findings: Sequence[Finding], problems: list[str]) -> tuple[Verdict, list[str]]:

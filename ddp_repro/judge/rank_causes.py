@@ -4,14 +4,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+
 from ddp_repro.judge.rows import Index
 from ddp_repro.judge.wording import counted, listed, numbered
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
 
-STEP_CONTROL: Final = "control-flow"
-"""Stands for the phase where ranks do not make the same optimizer steps: no observation is concerned, its lack is."""
-STEP: Final = "optimizer.step"
+STEP_PLACE: Final = ("optimizer", "step")
+"""Phase and name of what is found where ranks do not make the same optimizer steps: no single observation tells it."""
 
 _CAUSES: Final = {
     "init": "replica-initialisation",
@@ -49,15 +50,16 @@ def rank_cause(launch: Launch, found: Disagreement) -> Why:
     gaps = {"name": found.names[0], "phase": found.phase, "odd": _odd(launch, found)}
     count = _count(found)
     if found.phase == "grad_reduced":
-        return (
-            _CAUSES["grad_reduced"],
-            {**gaps, "gradient": "the reduced gradient"},
-            [count, *_unreduced(launch, found)],
-        )
+        gaps["gradient"] = "the reduced gradient"
+        return _CAUSES["grad_reduced"], gaps, [count, *_unreduced(launch, found)]
     if found.phase == "grad_step":
         return _of_the_optimizer(launch, found, gaps)
-    details = [count, *_hyperparameters(launch, found)] if found.phase == "param" else [count]
-    return _CAUSES.get(found.phase, "replica-state"), gaps, details
+    if found.phase == "param":
+        settings = _hyperparameters(launch, found)
+        if settings:
+            return "replica-hyperparameters", {**gaps, "hyperparameter": listed(settings)}, [count]
+        return _CAUSES["param"], gaps, [count, "the reduced gradients were equal"]
+    return _CAUSES.get(found.phase, "replica-state"), gaps, [count]
 
 
 def _odd(launch: Launch, found: Disagreement) -> str:
@@ -79,30 +81,12 @@ def _count(found: Disagreement) -> str:
 
 
 def _absent(launch: Launch, found: Disagreement) -> Why:
-    """Tell ranks that do not make the same steps from those that do not observe the same in a step."""
+    """Tell ranks that do not observe the same in a step."""
     others = [rank for rank in sorted(launch.traces) if rank not in found.absent]
-    if found.phase == STEP_CONTROL:
-        steps = f"{counted(found.step, 'optimizer step')}"
-        what = f"{numbered('rank', found.absent)} made {steps} in all, {numbered('rank', others)} made more"
-        return "control-flow", {"what": what}, []
-    losses = {rank: _rows_of(trace, found.step, "loss") for rank, trace in sorted(launch.traces.items())}
-    counts: dict[int, list[int]] = {}
-    for rank, rows in losses.items():
-        counts.setdefault(len(rows), []).append(rank)
-    if len(counts) > 1:
-        told = (f"{numbered('rank', ranks)} took {counted(count, 'loss')}" for count, ranks in sorted(counts.items()))
-        what = f"step {found.step} is not the same on all ranks: {listed(told)} before it was complete"
-        return "control-flow", {"what": what}, ["an optimizer step was skipped or made once more on some ranks only"]
-    if found.phase in _OF_A_STEP:
-        what = (
-            f"in step {found.step} an optimizer steps {listed(found.names)} on {numbered('rank', others)} and not, or "
-            f"less often, on {numbered('rank', found.absent)}"
-        )
-        return "control-flow", {"what": what}, []
-    what = f"on {numbered('rank', others)} and not, or less often, on {numbered('rank', found.absent)}"
+    where = f"on {numbered('rank', others)} and not, or less often, on {numbered('rank', found.absent)}"
     name, phase = found.names[0], found.phase
-    gaps = {"what": f"{name} ({phase}) was observed {what}", "phase": phase}
-    return "control-flow", gaps, [_count(found)]
+    seen = f"an optimizer steps {name}" if phase in _OF_A_STEP else f"{name} ({phase}) was observed"
+    return "control-flow", {"what": f"in step {found.step} {seen} {where}"}, [_count(found)]
 
 
 def _of_the_optimizer(launch: Launch, found: Disagreement, gaps: Mapping[str, str]) -> Why:
@@ -139,15 +123,16 @@ def _last(trace: Trace, step: int, phase: str, name: str) -> int:
     """Return the last row of a name in a phase of a step, -1 where there is none."""
     if name not in trace.names:
         return -1
-    rows = _rows_of(trace, step, phase)
+    rows = rows_of(trace, step, phase)
     rows = rows[trace.name[rows] == trace.names.index(name)]
     return int(rows[-1]) if len(rows) else -1
 
 
-def _rows_of(trace: Trace, step: int, phase: str) -> Index:
-    rows = trace.rows_of(step)
+def rows_of(trace: Trace, step: int, phase: str) -> Index:
+    """Return the rows of a phase in a step, in execution order."""
+    rows: Index = trace.rows_of(step)
     code = trace.phases.index(phase) if phase in trace.phases else -1
-    return rows[trace.phase[rows] == code]
+    return rows[np.equal(trace.phase[rows], code)]
 
 
 def _unreduced(launch: Launch, found: Disagreement) -> list[str]:
@@ -155,7 +140,7 @@ def _unreduced(launch: Launch, found: Disagreement) -> list[str]:
     by_rank: dict[int, list[str]] = {}
     for rank in found.odd:
         trace = launch.traces[rank]
-        local, reduced = (_last_digests(trace, found.step, phase) for phase in ("grad_local", "grad_reduced"))
+        local, reduced = (last_digests(trace, found.step, phase) for phase in ("grad_local", "grad_reduced"))
         equal = [name for name in found.names if name in local and local[name] == reduced.get(name)]
         if equal:
             by_rank[rank] = equal
@@ -164,23 +149,22 @@ def _unreduced(launch: Launch, found: Disagreement) -> list[str]:
     names = list(dict.fromkeys(name for equal in by_rank.values() for name in equal))
     which = "" if len(names) == len(found.names) else f" of {listed(names)}"
     where = numbered("rank", list(by_rank))
+    where = "every rank" if len(by_rank) == len(launch.traces) else where
     return [f"on {where} the reduced gradient{which} equals the local one: it was not reduced"]
 
 
 def _hyperparameters(launch: Launch, found: Disagreement) -> list[str]:
+    """Return the optimizers' settings that are not the same on all ranks in that step."""
     settings = {rank: _groups(launch.traces[rank], found.step) for rank in sorted(launch.traces)}
     names = {name: None for held in settings.values() for name in held}
-    differing = [name for name in names if len({held.get(name) for held in settings.values()}) > 1]
-    if differing:
-        return [f"the optimizer's {listed(differing)} {_differ(len(differing))} too"]
-    return ["the reduced gradients were equal"]
+    return [name for name in names if len({held.get(name) for held in settings.values()}) > 1]
 
 
 def _groups(trace: Trace, step: int) -> dict[str, bytes]:
-    held = _last_digests(trace, step, "optimizer")
+    held = last_digests(trace, step, "optimizer")
     return {name: digest for name, digest in held.items() if name.startswith("group")}
 
 
-def _last_digests(trace: Trace, step: int, phase: str) -> dict[str, bytes]:
+def last_digests(trace: Trace, step: int, phase: str) -> dict[str, bytes]:
     """Return by name what a rank last observed of a phase in a step."""
-    return {trace.names[trace.name[row]]: trace.digest[row].tobytes() for row in _rows_of(trace, step, phase)}
+    return {trace.names[trace.name[row]]: trace.digest[row].tobytes() for row in rows_of(trace, step, phase)}

@@ -3,7 +3,7 @@
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
-from ddp_repro.judge.findings import FieldDifference, Finding, Judgement
+from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, Variant
 from ddp_repro.trace.layout import RunFolder
 
 SCHEMA_VERSION: Final = 1
@@ -37,6 +37,15 @@ def verdict_document(judgement: Judgement, context: Context) -> dict[str, Any]:
         "problems": judgement.problems,
         "findings": [_finding(finding) for finding in judgement.findings],
         "notes": judgement.notes,
+        "variants": [_variant(variant) for variant in judgement.variants],
+    }
+
+
+def _variant(variant: Variant) -> dict[str, Any]:
+    return {
+        "overrides": list(variant.overrides),
+        "launches": list(variant.launches),
+        "allow": list(variant.allow),
     }
 
 

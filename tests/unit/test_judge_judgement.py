@@ -192,7 +192,9 @@ def test_other_identities_are_not_comparable_and_never_diverged(tmp_path: Path) 
     found = judged(tmp_path, two, four)
     assert found.verdict is Verdict.NOT_JUDGED
     assert found.problems == ["the identities differ: world size 2 against 4"]
-    assert found.findings == []
+    assert [(one.witness, one.cause, one.name) for one in found.findings] == [
+        ("identity", "not-comparable", "experiment.world_size")
+    ]
     assert [(one.field, one.values) for one in found.identity_differences] == [("experiment.world_size", [2, 4])]
 
 

@@ -3,8 +3,9 @@ from typing import Any
 
 import pytest
 
-from ddp_repro.judge.agreement import outside_majority, ranks_finding
+from ddp_repro.judge.agreement import ranks_finding
 from ddp_repro.judge.findings import Finding
+from ddp_repro.judge.majority import outside_majority
 from tests.unit.synthetic import PARAMETERS, Ranks, Row, Script, changed, launch_of, ranks
 
 FOUR = ranks(Script(world_size=4))
@@ -73,7 +74,9 @@ def test_a_gradient_that_was_not_reduced_is_recognised() -> None:
 
 def test_another_learning_rate_on_one_rank_is_said() -> None:
     rows = changed(changed(FOUR[0], step=2, phase="optimizer", name="group0.lr"), step=2, phase="param")
-    assert "the optimizer's group0.lr differs too" in found_in({**FOUR, 0: rows}).message
+    found = found_in({**FOUR, 0: rows})
+    assert (found.cause, found.phase, found.ranks) == ("replica-hyperparameters", "param", (0,))
+    assert "group0.lr of the optimizer is not the same on all ranks" in found.message
 
 
 def test_a_shape_that_differs_is_a_disagreement() -> None:
@@ -92,7 +95,7 @@ def test_a_rank_that_skips_a_step_is_found_at_that_step() -> None:
             continue
         steps.append(replace(row, step=row.step - 1) if row.step > 2 else row)
     found = found_in({**FOUR, 1: steps})
-    assert (found.cause, found.step, found.phase, found.ranks) == ("control-flow", 2, "buffer", (1,))
+    assert (found.cause, found.step, found.phase, found.ranks) == ("control-flow", 2, "optimizer", (1,))
 
 
 def test_a_rank_that_makes_fewer_steps_is_found_where_it_ends() -> None:
