@@ -2,8 +2,26 @@
 
 import os
 
+import pytest
 from hypothesis import settings
 
 # A shared machine makes any example slow at times. In CI the same examples are tried every time; elsewhere new ones.
 settings.register_profile("suite", deadline=None, derandomize=os.environ.get("CI") == "true")
 settings.load_profile("suite")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--full", action="store_true", help="run everything: the whole fault bank and what is as slow")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    config.addinivalue_line("markers", "full: run only with --full")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if config.getoption("--full"):
+        return
+    skip = pytest.mark.skip(reason="only with --full")
+    for item in items:
+        if "full" in item.keywords:
+            item.add_marker(skip)
