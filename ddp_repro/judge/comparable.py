@@ -12,6 +12,7 @@ from ddp_repro.judge.forwards import common_forwards
 from ddp_repro.judge.leftout import Marked, Reason, marked
 from ddp_repro.judge.loaders import leave_out_evaluation, leave_out_workers
 from ddp_repro.judge.rows import Index, unified
+from ddp_repro.judge.unused import leave_out_unused
 from ddp_repro.judge.wording import counted
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
@@ -33,9 +34,14 @@ def as_twins(a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
     return _without(a, b, _leave_out_of_twins)
 
 
+def as_same(a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
+    """Return two launches of the same thing without the states of generators that nothing drew from."""
+    return _without(a, b, leave_out_unused)
+
+
 def with_other_workers(a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
-    """Return two launches without what exists once a worker, where loaders have another number of workers."""
-    return _without(a, b, leave_out_workers)
+    """Return two launches of the same thing, without what exists once a worker where their number differs."""
+    return _without(a, b, _leave_out_workers)
 
 
 def in_words(left_out: LeftOut) -> list[str]:
@@ -54,8 +60,14 @@ def _without(a: Launch, b: Launch, leave_out: LeaveOut) -> tuple[Launch, Launch,
     return replace(a, traces=traces_a), replace(b, traces=traces_b), left_out
 
 
+def _leave_out_workers(a: Marked, b: Marked) -> None:
+    leave_out_workers(a, b)
+    leave_out_unused(a, b)
+
+
 def _leave_out_of_twins(a: Marked, b: Marked) -> None:
     leave_out_evaluation(a, b)
+    leave_out_unused(a, b)
     _leave_out_forwards(a, b)
     _leave_out_settings(a, b)
 

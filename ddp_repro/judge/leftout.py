@@ -17,6 +17,7 @@ class Reason(StrEnum):
     WORKERS = "of the workers themselves, whose number differs"
     EVALUATION = "of evaluation passes that not both made alike"
     FORWARD = "at the entry of forwards that only one made"
+    UNUSED = "of generators that nothing drew from"
     SETTING = "that tell a setting (bucket layout, implementation of the optimizer)"
 
 
@@ -54,6 +55,8 @@ class Marked:
 
     def kept(self) -> Trace:
         """Return the trace without the marked rows."""
+        if not self.left.any() and self.names == self.trace.names:
+            return self.trace
         return rows_kept(replace(self.trace, name=self.name.astype(np.int32), names=self.names), ~self.left)
 
 

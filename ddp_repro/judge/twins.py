@@ -1,17 +1,17 @@
 """Launches compared with each other: those of one variant as the same thing, those of two as twins."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ddp_repro.judge.causes import preceded
-from ddp_repro.judge.comparable import LeftOut, as_twins, in_words, with_other_workers
+from ddp_repro.judge.comparable import LeftOut, as_same, as_twins, in_words, with_other_workers
 from ddp_repro.judge.diagnosis import diagnose
 from ddp_repro.judge.divergence import LaunchDivergence, compare_launches
 from ddp_repro.judge.draws_between import who_drew
 from ddp_repro.judge.finals import compare_finals, was_observed
 from ddp_repro.judge.findings import Finding, Variant
 from ddp_repro.judge.leftout import Reason
-from ddp_repro.judge.wording import listed
+from ddp_repro.judge.wording import listed, numbered
 from ddp_repro.trace.launch import Launch
 
 
@@ -21,16 +21,25 @@ class Comparing:
 
     variants: tuple[Variant, ...] = ()
     other_workers: bool = False
+    _known: dict[tuple[int, int], tuple[Launch, Launch, LeftOut]] = field(default_factory=dict, repr=False)
 
     def are_twins(self, a: Launch, b: Launch) -> bool:
         """Return whether two launches are of different variants."""
         return self._variant(a) is not self._variant(b)
 
     def sides(self, a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
-        """Return two launches as they are compared, and what was left out of them."""
+        """Return two launches as they are compared, and what was left out of them: nothing where all is equal."""
+        pair = a.index, b.index
+        if pair not in self._known:
+            self._known[pair] = self._sides(a, b)
+        return self._known[pair]
+
+    def _sides(self, a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
+        if compare_launches(a, b) is None:
+            return a, b, LeftOut()
         if self.are_twins(a, b):
             return as_twins(a, b)
-        return with_other_workers(a, b) if self.other_workers else (a, b, LeftOut())
+        return with_other_workers(a, b) if self.other_workers else as_same(a, b)
 
     def difference(self, a: Launch, b: Launch) -> LaunchDivergence | None:
         """Return where two launches first differ, ``None`` where they are equal."""
@@ -63,14 +72,26 @@ class Comparing:
         return [(made[0], other) for other in made[1:]]
 
     def left_out(self, launches: Sequence[Launch]) -> Iterator[str]:
-        """Yield what was not compared between twins, and how much it was."""
+        """Yield what was not compared, and how much it was: between twins, and between launches of the same thing."""
+        words: dict[str, list[int]] = {}
+        for a, b in self._same(launches):
+            told = in_words(self.sides(a, b)[2])
+            if told:
+                words.setdefault(listed(told), [a.index]).append(b.index)
+        yield from (f"{numbered('launch', numbers)}: compared without {told}" for told, numbers in words.items())
         for a, b in self.twins(launches):
-            if was_observed(a) and was_observed(b):
-                words = in_words(self.sides(a, b)[2])
-                if words:
-                    yield f"{self._pair(a, b)}: compared without {listed(words)}"
-            else:
+            if not (was_observed(a) and was_observed(b)):
                 yield f"{self._pair(a, b)}: only the final parameters and buffers were compared (capture=off)"
+            elif told := in_words(self.sides(a, b)[2]):
+                yield f"{self._pair(a, b)}: compared without {listed(told)}"
+
+    def _same(self, launches: Sequence[Launch]) -> Iterator[tuple[Launch, Launch]]:
+        """Yield each launch that was observed with the first one of its variant."""
+        firsts: dict[int, Launch] = {}
+        for launch in filter(was_observed, launches):
+            first = firsts.setdefault(id(self._variant(launch)), launch)
+            if first is not launch:
+                yield first, launch
 
     def _told(self, a: Launch, b: Launch, found: Finding) -> Finding:
         if not self.are_twins(a, b):
