@@ -46,7 +46,7 @@ def with_other_workers(a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
 
 def in_words(left_out: LeftOut) -> list[str]:
     """Return "12 rows of evaluation …" for each reason."""
-    return [f"{counted(rows, 'row')} {reason.value}" for reason, rows in sorted(left_out.items()) if rows]
+    return [f"{counted(left_out[reason], 'row')} {reason.value}" for reason in Reason if left_out[reason]]
 
 
 def _without(a: Launch, b: Launch, leave_out: LeaveOut) -> tuple[Launch, Launch, LeftOut]:

@@ -115,14 +115,15 @@ def _last_samples(passes: Sequence[Pass], states: Index) -> tuple[Index, npt.NDA
 
 
 def _equal_draws(launch: int, key: tuple[str, str], deliveries: Sequence[Delivery]) -> Finding | None:
-    """Return a finding where a generator went the same way for batches that end with different samples.
+    """Return a finding where a generator went to the same state for batches that end with different samples.
 
-    A generator that is seeded for each sample by its index ends alike where the last sample is the same one, whatever
-    it started from; so only different last samples show that draws were repeated.
+    It went the same way there, or was seeded anew with the same number on its way. A generator that is seeded for each
+    sample by its index ends alike where the last sample is the same one, whatever it started from; so only different
+    last samples show that draws were repeated.
     """
-    groups: dict[tuple[bytes, bytes], list[Delivery]] = defaultdict(list)
+    groups: dict[bytes, list[Delivery]] = defaultdict(list)
     for delivery in deliveries:
-        groups[delivery.before, delivery.after].append(delivery)
+        groups[delivery.after].append(delivery)
     repeated = [group for group in groups.values() if len({delivery.sample for delivery in group}) > 1]
     within = [part for group in repeated for part in _by_rank(group) if len({one.sample for one in part}) > 1]
     if within:
@@ -151,7 +152,9 @@ def _worker_finding(launch: int, key: tuple[str, str], repeated: Sequence[Sequen
     )
     gaps = {"loader": loader, "library": library, "who": _who(first, second)}
     again = sum(len(group) - 1 for group in repeated)
-    return finding("worker-rng", place, gaps, detail=f"{counted(again, 'batch')} drawn again in all")
+    seeded = "seeded anew within the batch, with a number that does not depend on the sample; "
+    detail = f"{'' if first.before == second.before else seeded}{counted(again, 'batch')} drawn again in all"
+    return finding("worker-rng", place, gaps, detail=detail)
 
 
 def _first_two(group: Sequence[Delivery]) -> tuple[Delivery, Delivery]:

@@ -14,9 +14,9 @@ from ddp_repro.trace.reader import Trace
 class Reason(StrEnum):
     """Why rows say nothing of the result: they belong to what was meant to differ."""
 
-    WORKERS = "of the workers themselves, whose number differs"
     EVALUATION = "of evaluation passes that not both made alike"
     FORWARD = "at the entry of forwards that only one made"
+    WORKERS = "of the workers themselves, whose number differs"
     UNUSED = "of generators that nothing drew from"
     SETTING = "that tell a setting (bucket layout, implementation of the optimizer)"
 

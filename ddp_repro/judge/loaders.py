@@ -143,7 +143,7 @@ def _as_much(sides: tuple[Side, Side], pair: _Pair) -> bool:
 def _called_alike(sides: tuple[Side, Side], pair: _Pair) -> None:
     one, other = (side.passes[place] for side, place in zip(sides, pair, strict=True))
     _without_workers(sides, pair)
-    if one.number != other.number:
+    if min(one.number, other.number) >= 0 and one.number != other.number:
         for side, place in zip(sides, pair, strict=True):
             side.rows.leave_out((side.owner == place) & side.of_number, Reason.EVALUATION)
     if one.loader != other.loader:
@@ -152,7 +152,7 @@ def _called_alike(sides: tuple[Side, Side], pair: _Pair) -> None:
 
 def _without_workers(sides: tuple[Side, Side], pair: _Pair) -> None:
     one, other = (side.passes[place].fact("num_workers") for side, place in zip(sides, pair, strict=True))
-    if one == other:
+    if one is None or other is None or one == other:
         return
     for side, place in zip(sides, pair, strict=True):
         side.rows.leave_out((side.owner == place) & side.of_workers, Reason.WORKERS)

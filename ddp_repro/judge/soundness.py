@@ -136,7 +136,7 @@ def blind_spots(launches: Sequence[Launch]) -> list[str]:
     traces = [trace for launch in launches for trace in launch.traces.values()]
     if not any(_observed_training(trace) for trace in traces):
         return []
-    seen = {phase for trace in traces for phase in trace.phases}
+    seen = {trace.phases[code] for trace in traces for code in np.unique(trace.phase)}
     unseen = [phase for phase in _EVERY_STEP if phase not in seen]
     return [f"never observed, so not judged: {listed(unseen, at_most=len(unseen))}"] if unseen else []
 

@@ -243,6 +243,7 @@ class Writing:
     capture: str = "step"
     identities: dict[int, dict[str, Any]] = field(default_factory=dict)
     world_size: int | None = None
+    finals: dict[int, dict[str, Any]] = field(default_factory=dict)
 
 
 def write_launch(root: Path, index: int, written: Ranks, writing: Writing | None = None) -> Launch:
@@ -258,6 +259,8 @@ def write_launch(root: Path, index: int, written: Ranks, writing: Writing | None
             identity=told["digest"], launch=index, rank=rank, world_size=world_size, capture=writing.capture
         )
         write_trace(folder.trace(rank), meta, rows, writing.end)
+        if rank in writing.finals:
+            write_json(folder.final(rank), {"schema": 1, **writing.finals[rank]})
     record = LaunchRecord(
         launch=index,
         world_size=world_size,

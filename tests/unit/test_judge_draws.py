@@ -162,3 +162,48 @@ def test_a_device_has_another_number_on_each_rank() -> None:
     written = ranks(replace(SCRIPT, dropout=lambda rank: "of all"))
     (found,) = noise({rank: on_device(rank, rows) for rank, rows in written.items()})
     assert (found.ranks, found.name) == ((0, 1), "cuda:0")
+
+
+def reseeded_alike(script: Script, constant: str) -> Ranks:
+    """Return workers whose generator is seeded within each sample, with the same number everywhere.
+
+    The first batch of a worker begins in a state of its own, and ends where every batch ends.
+    """
+    states: dict[str, str] = {}
+
+    def state(row: Row, rank: int) -> Row:
+        if not row.name.endswith((".numpy.before", ".numpy.after")):
+            return row
+        worker = f"{rank} {row.name.rpartition('.')[0]}"
+        if row.name.endswith(".after"):
+            states[worker] = constant
+        return replace(row, content=states.get(worker, f"seed of {worker}"))
+
+    return {rank: [state(row, rank) for row in rows] for rank, rows in ranks(script).items()}
+
+
+def test_workers_that_are_seeded_anew_with_a_constant_are_found() -> None:
+    (found,) = workers(reseeded_alike(SCRIPT, "constant"))
+    assert (found.severity, found.cause, found.step, found.ranks) == ("error", "worker-rng", 1, (0, 1))
+    assert "seeded anew within the batch, with a number that does not depend on the sample" in found.message
+
+
+def test_one_worker_a_rank_that_is_seeded_anew_is_seen_across_ranks_alone() -> None:
+    (found,) = workers(reseeded_alike(replace(SCRIPT, workers=1, epochs=1), "constant"))
+    assert (found.severity, found.cause) == ("warning", "correlated-noise")
+
+
+def test_a_generator_that_is_drawn_from_once_is_not_blamed() -> None:
+    """Its state stays where the first batch left it, another one in each worker."""
+    states: dict[str, str] = {}
+
+    def state(row: Row, rank: int) -> Row:
+        if not row.name.endswith((".numpy.before", ".numpy.after")):
+            return row
+        worker = f"{rank} {row.name.rpartition('.')[0]}"
+        if row.name.endswith(".after"):
+            states[worker] = f"drawn once by {worker}"
+        return replace(row, content=states.get(worker, f"seed of {worker}"))
+
+    written = {rank: [state(row, rank) for row in rows] for rank, rows in ranks(SCRIPT).items()}
+    assert workers(written) == []

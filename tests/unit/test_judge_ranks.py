@@ -141,3 +141,124 @@ def test_sixty_four_ranks_are_compared() -> None:
     many[37] = changed(FOUR[1], step=1, phase="param", name="conv.bias")
     found = found_in(many)
     assert (found.step, found.phase, found.name, found.ranks) == (1, "param", "conv.bias", (37,))
+
+
+def test_a_gradient_changed_by_rank_before_the_optimizer_is_told_from_one_never_reduced() -> None:
+    found = found_in({**FOUR, 2: changed(FOUR[2], step=2, phase="grad_step")})
+    assert (found.cause, found.step, found.phase, found.ranks) == ("gradient-processing", 2, "grad_step", (2,))
+    assert found.names == PARAMETERS
+    assert "depends on the rank" in found.message
+    assert "rank 2 differs from ranks 0, 1 and 3" in found.message
+
+
+def test_gradients_of_parameters_that_are_not_replicated_may_differ() -> None:
+    unmarked = {
+        rank: [replace(row, spec=row.spec.removesuffix(" replicated")) if row.phase == "param" else row for row in rows]
+        for rank, rows in FOUR.items()
+    }
+    assert ranks_finding(launch_of({**unmarked, 2: changed(unmarked[2], step=2, phase="grad_step")})) is None
+
+
+def test_a_step_whose_backward_never_synchronised_is_found_by_what_the_optimizer_gets() -> None:
+    """The last micro-batches of an epoch, all in no_sync: no gradient is reduced, each rank steps on its own."""
+    written = {
+        rank: [
+            replace(row, content=f"{row.content} of {rank}") if (row.step, row.phase) == (3, "grad_step") else row
+            for row in rows
+            if (row.step, row.phase) != (3, "grad_reduced")
+        ]
+        for rank, rows in FOUR.items()
+    }
+    found = found_in(written)
+    assert (found.cause, found.step, found.phase) == ("gradient-not-synchronised", 3, "grad_step")
+    assert (found.ranks, found.names) == ((0, 1, 2, 3), PARAMETERS)
+    assert "no backward of this step reduced it" in found.message
+
+
+def test_a_backward_in_no_sync_after_the_reduction_is_found() -> None:
+    def late(rank: int, rows: list[Row]) -> list[Row]:
+        at = next(at for at, row in enumerate(rows) if (row.step, row.phase) == (1, "grad_step"))
+        again = [Row(1, "grad_local", name, "float32[8]", f"sum of {rank} {name}") for name in PARAMETERS]
+        step = [
+            replace(row, content=f"sum of {rank} {row.name}") if (row.step, row.phase) == (1, "grad_step") else row
+            for row in rows
+        ]
+        return [*step[:at], *again, *step[at:]]
+
+    found = found_in({rank: late(rank, rows) for rank, rows in FOUR.items()})
+    assert (found.cause, found.step, found.phase) == ("gradient-not-synchronised", 1, "grad_step")
+    assert "a backward after the reduction added to it" in found.message
+
+
+def test_a_forward_that_one_rank_makes_alone_is_not_compared() -> None:
+    extra = Row(2, "buffer", "norm.mean", "float32[4] replicated", "mean 2")
+    for phase in ("loss", "grad_reduced"):
+        at = next(at for at, row in enumerate(FOUR[0]) if (row.step, row.phase) == (2, phase))
+        assert ranks_finding(launch_of({**FOUR, 0: [*FOUR[0][:at], extra, *FOUR[0][at:]]})) is None
+
+
+def test_only_some_tensors_that_were_not_reduced_are_named() -> None:
+    def unreduced(rank: int, rows: list[Row]) -> list[Row]:
+        local = {(row.step, row.name): row.content for row in rows if row.phase == "grad_local"}
+        is_concerned = {(row.step, row.phase, row.name) for row in rows if row.step >= 1} & {
+            (step, "grad_reduced", "head.weight") for step in range(1, 9)
+        }
+        return [
+            replace(row, content=local[row.step, row.name]) if (row.step, row.phase, row.name) in is_concerned else row
+            for row in rows
+        ]
+
+    found = found_in({rank: unreduced(rank, rows) for rank, rows in FOUR.items()})
+    assert (found.cause, found.step, found.names) == ("gradient-not-synchronised", 1, ("head.weight",))
+    assert "on every rank the reduced gradient equals the local one: it was not reduced" in found.message
+
+
+def _shifted(rows: list[Row], step: int) -> list[Row]:
+    """Return the rows with one more step, of a local gradient and past DDP, before ``step``."""
+    extra = [
+        Row(step, "loss", "loss", "float32[]", "on ones", 1.0),
+        *(Row(step, "grad_local", name, "float32[8]", f"ones {name}") for name in PARAMETERS),
+        *(Row(step, "grad_reduced", name, "float32[8] replicated", f"ones {name}") for name in PARAMETERS),
+        *(Row(step, "grad_step", name, "float32[8]", f"ones {name}") for name in PARAMETERS),
+        *(Row(step, "param", name, "float32[8] replicated", f"ones {name}") for name in PARAMETERS),
+    ]
+    before = [row for row in rows if row.step < step]
+    return [*before, *extra, *(replace(row, step=row.step + 1) for row in rows if row.step >= step)]
+
+
+def test_a_rank_that_makes_a_step_more_is_found_at_that_step() -> None:
+    """What is reduced in its next step is what the others reduce in this one."""
+    found = found_in({**FOUR, 0: _shifted(FOUR[0], 2)})
+    assert (found.cause, found.step, found.ranks) == ("control-flow", 2, (0,))
+    assert (found.phase, found.name) == ("optimizer", "step")
+    assert "optimizer steps in all" in found.message
+
+
+def test_an_optimizer_that_one_rank_does_not_step_is_found_by_its_parameters() -> None:
+    """Two optimizers, of which the first one counts: the second rests on one rank."""
+    second = {
+        rank: [
+            *rows,
+            *(
+                Row(2, phase, f"other.{name}", f"float32[8]{mark}", f"other {phase} {name}")
+                for phase, mark in (("grad_step", ""), ("param", " replicated"))
+                for name in PARAMETERS
+            ),
+        ]
+        for rank, rows in FOUR.items()
+    }
+    found = found_in({**second, 3: FOUR[3]})
+    assert (found.cause, found.step, found.ranks) == ("control-flow", 2, (3,))
+    assert found.names == tuple(f"other.{name}" for name in PARAMETERS)
+    assert "an optimizer steps other.conv.weight on ranks 0 to 2 and not, or less often, on rank 3" in found.message
+
+
+def test_a_rank_that_ends_by_itself_while_the_others_fail_is_found() -> None:
+    written = {**FOUR, 1: [row for row in FOUR[1] if row.step < 3]}
+    launch = launch_of(written)
+    traces = {rank: trace if rank == 1 else replace(trace, end="failed") for rank, trace in launch.traces.items()}
+    found = ranks_finding(replace(launch, traces=traces), before=2)
+    assert found is not None
+    assert (found.cause, found.step, found.ranks) == ("control-flow", 3, (1,))
+    assert (found.phase, found.name) == ("optimizer", "step")
+    assert "rank 1 ended after 3 optimizer steps, ranks 0, 2 and 3 went on" in found.message

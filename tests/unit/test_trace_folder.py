@@ -266,3 +266,17 @@ def test_damaged_json_never_stops_the_reader(launch: LaunchFolder, seed: int, re
 
 def test_an_empty_or_missing_launch_is_a_problem(tmp_path: Path) -> None:
     assert load_launch(RunFolder(tmp_path).launch(0)).problems
+
+
+def test_what_ranks_ended_with_is_read_and_may_be_absent(launch: LaunchFolder) -> None:
+    write_json(launch.final(1), {"schema": 1, "param": {"a": "00"}})
+    loaded = load_launch(launch)
+    assert loaded.problems == []
+    assert loaded.finals == {1: {"schema": 1, "param": {"a": "00"}}}
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b'{"schema": 99}', b'{"param": {}}'])
+def test_an_end_that_cannot_be_read_is_a_problem(launch: LaunchFolder, content: bytes) -> None:
+    launch.final(2).write_bytes(content)
+    assert "rank 2: " in problem_of(launch)
+    assert load_launch(launch).finals == {}
