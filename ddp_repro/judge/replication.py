@@ -59,10 +59,16 @@ def _streams(traces: Mapping[int, Trace], passes: Sequence[Pass]) -> dict[str, d
     found: dict[str, dict[int, list[Stream]]] = defaultdict(lambda: defaultdict(list))
     for rank, trace in sorted(traces.items()):
         mine = [one for one in passes if one.rank == rank]
+        if not any(map(_is_unshared, mine)):
+            continue
         for one, batches in zip(mine, batches_of(trace, mine), strict=True):
-            if one.trains and one.clear and (one.fact("num_replicas") or 1) == 1:
+            if _is_unshared(one):
                 found[one.loader][one.number].append(Stream(of=one, batches=batches))
     return found
+
+
+def _is_unshared(one: Pass) -> bool:
+    return bool(one.trains) and one.clear and (one.fact("num_replicas") or 1) == 1
 
 
 def _of_ranks(

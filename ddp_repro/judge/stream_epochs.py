@@ -26,11 +26,17 @@ def stream_findings(launch: int, traces: Mapping[int, Trace], passes: Sequence[P
     streams: dict[str, list[tuple[Pass, list[Batch]]]] = defaultdict(list)
     for rank, trace in sorted(traces.items()):
         mine = [one for one in passes if one.rank == rank]
+        if not any(map(_is_told_of_epochs, mine)):
+            continue
         for one, batches in zip(mine, batches_of(trace, mine), strict=True):
-            if not len(one.samples) and one.clear and one.trains and one.fact("epoch") is not None:
+            if _is_told_of_epochs(one):
                 streams[one.loader].append((one, batches))
     found = (_delivered_again(launch, stream) for stream in streams.values())
     return [finding for finding in found if finding is not None]
+
+
+def _is_told_of_epochs(one: Pass) -> bool:
+    return not len(one.samples) and one.clear and bool(one.trains) and one.fact("epoch") is not None
 
 
 def _delivered_again(launch: int, stream: _Stream) -> Finding | None:
