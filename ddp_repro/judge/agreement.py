@@ -9,7 +9,7 @@ from ddp_repro.judge.causes import Place, finding
 from ddp_repro.judge.findings import Finding
 from ddp_repro.judge.forwards import common_forwards
 from ddp_repro.judge.majority import outside_majority
-from ddp_repro.judge.rank_causes import Disagreement, rank_cause
+from ddp_repro.judge.rank_causes import Disagreement, rank_cause, where_stepped
 from ddp_repro.judge.rank_steps import other_steps
 from ddp_repro.judge.rows import REPLICATED, Index, Labels, Rows, causal_places, unified
 from ddp_repro.trace.launch import Launch
@@ -117,6 +117,7 @@ def _held(labels: Labels, rows: Rows) -> _Held:
 
 
 def _finding(launch: Launch, found: Disagreement) -> Finding:
+    found = where_stepped(launch, found)
     cause, gaps, details = rank_cause(launch, found)
     place = Place(
         witness="ranks",

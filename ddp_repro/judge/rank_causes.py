@@ -1,7 +1,7 @@
 """Why ranks of one launch disagree, from what else they observed in that step."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -41,6 +41,23 @@ class Disagreement:
     has_majority: bool
     absent: tuple[int, ...]
     compared: int
+
+
+def where_stepped(launch: Launch, found: Disagreement) -> Disagreement:
+    """Return the disagreement at the parameters, where what only some ranks have is an optimizer's step.
+
+    Its gradients are observed before, but that the parameters were not stepped is what parts the ranks.
+    """
+    if not found.absent or found.phase != "grad_step":
+        return found
+    stepped = {
+        rank: {trace.names[trace.name[row]] for row in rows_of(trace, found.step, "param")}
+        for rank, trace in launch.traces.items()
+    }
+    names = set(found.names)
+    if all(names & stepped[rank] for rank in found.absent):
+        return found
+    return replace(found, phase="param")
 
 
 def rank_cause(launch: Launch, found: Disagreement) -> Why:

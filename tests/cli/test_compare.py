@@ -51,6 +51,16 @@ def final(folder: Path, name: str, rank: int) -> dict[str, Any]:
     return {key: content[key] for key in ("param", "buffer")}
 
 
+def test_what_is_ignored_is_told(recorded: Path) -> None:
+    ignore = 'judge.ignore=["*.running_mean","buffer:*.running_var","nobody"]'
+    code, verdict = compare(recorded, "base", "again", overrides=(ignore,))
+    assert (code, verdict["verdict"]) == (0, "REPRODUCIBLE")
+    told = [note for note in verdict["notes"] if "ignore" in note]
+    assert [note.partition(":")[0] for note in told[:1]] == ["ignored as judge.ignore says, *.running_mean"]
+    assert told[-1] == "judge.ignore names nobody, which no observation has"
+    assert compare(recorded, "base", "again", overrides=('judge.ignore=["*"]',))[0] == 2
+
+
 def test_equal_runs_are_reproducible(recorded: Path) -> None:
     code, verdict = compare(recorded, "base", "again")
     assert (code, verdict["verdict"]) == (0, "REPRODUCIBLE")

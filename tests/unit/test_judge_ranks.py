@@ -248,7 +248,7 @@ def test_an_optimizer_that_one_rank_does_not_step_is_found_by_its_parameters() -
         for rank, rows in FOUR.items()
     }
     found = found_in({**second, 3: FOUR[3]})
-    assert (found.cause, found.step, found.ranks) == ("control-flow", 2, (3,))
+    assert (found.cause, found.step, found.ranks, found.phase) == ("control-flow", 2, (3,), "param")
     assert found.names == tuple(f"other.{name}" for name in PARAMETERS)
     assert "an optimizer steps other.conv.weight on ranks 0 to 2 and not, or less often, on rank 3" in found.message
 
