@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ddp_repro.observe.names import Names
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.replicas import Replicas
+from ddp_repro.observe.unmanaged import Unmanaged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,9 +15,11 @@ class Scene:
     recorder: Recorder
     names: Names
     replicas: Replicas
+    unmanaged: Unmanaged
 
 
 def new_scene(recorder: Recorder) -> Scene:
     """Return a scene in which nothing is known yet."""
     names = Names()
-    return Scene(recorder=recorder, names=names, replicas=Replicas(names))
+    replicas = Replicas(names)
+    return Scene(recorder=recorder, names=names, replicas=replicas, unmanaged=Unmanaged(recorder, names, replicas))

@@ -126,7 +126,7 @@ def test_one_step_is_seen_in_the_order_in_which_it_happens() -> None:
     assert [row[3].endswith(" replicated") for row in rows.of("buffer")] == [True] * 3 + [False] * 3
     states = [row for row in rows.of("optimizer") if row[2].startswith("body.weight.")]
     assert [row[2] for row in states] == [f"body.weight.{key}" for key in ("step", "exp_avg", "exp_avg_sq")]
-    assert ("group0.lr", "float64[]", 0.25) in [(row[2], row[3], row[5]) for row in rows.of("optimizer")]
+    assert ("group0.lr", "float64[] replicated", 0.25) in [(row[2], row[3], row[5]) for row in rows.of("optimizer")]
     assert "group0.betas[1]" in rows.names("optimizer")
     assert rows.flushed[0] == len(rows.rows), "all is written when the step ends"
 
@@ -299,7 +299,7 @@ def test_a_closure_is_watched_at_its_end() -> None:
     assert recorder.step == 1
     assert result is returned[0]
     assert len(rows.of("grad_step")) == len(rows.of("loss")) == len(returned) > 1
-    assert [row[1] for row in rows.rows[:2]] == ["loss", "grad_step"]
+    assert [row[1] for row in rows.rows[:4]] == ["init", "loss", "grad_local", "grad_step"]
     assert {"group0.param0.old_dirs[0]", "group0.param0.n_iter"} <= set(rows.names("optimizer"))
 
 

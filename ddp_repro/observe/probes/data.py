@@ -17,7 +17,7 @@ from ddp_repro.observe.content import batch_content, index_facts
 from ddp_repro.observe.probes.worker import Fetched, observed_worker_loop
 from ddp_repro.observe.recorder import Recorder, Row, number
 from ddp_repro.observe.replacement import Detach, replace_attribute
-from ddp_repro.observe.rng_states import SPEC, PrivateGenerators, process_states
+from ddp_repro.observe.rng_states import SPEC, DrawnStates, PrivateGenerators
 from ddp_repro.observe.samplers import loader_facts, order_name
 from ddp_repro.observe.scene import Scene
 
@@ -49,7 +49,7 @@ def attach(scene: Scene) -> Detach:
 class _Pass:
     """One pass over one loader, on its way."""
 
-    def __init__(self, loader: DataLoader[Any], name: str, number_of_pass: int) -> None:
+    def __init__(self, loader: DataLoader[Any], name: str, number_of_pass: int, drawn: DrawnStates) -> None:
         self.name = name
         self.indexed = torch_internals.draws_indices(loader)
         self.facts: dict[str, int] = {}
@@ -60,6 +60,7 @@ class _Pass:
         self.private = PrivateGenerators(loader.dataset) if loader.num_workers == 0 else None
         self._loader: DataLoader[Any] | None = loader
         self._number = number_of_pass
+        self._global = drawn
         self._begun = False
         self._ended = False
         self._delivered = 0
@@ -92,7 +93,7 @@ class _Pass:
         step = recorder.step
         rows: list[Row] = [(step, "data", f"{self.name}.index", *fact) for fact in self._indices(task)]
         rows.extend(_state(step, f"{name}.before", digest) for name, digest, _ in states)
-        rows.extend(_state(step, name, digest) for name, digest in process_states())
+        rows.extend(_state(step, name, digest) for name, digest in self._global.states())
         rows.extend((step, "data", name, *fact) for name, fact in batch_content(batch, f"{self.name}.batch"))
         rows.extend(_state(step, f"{name}.after", digest) for name, _, digest in states)
         recorder.add_rows(rows)
@@ -124,6 +125,7 @@ class _DataProbe:
         self._passes: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
         self._loaders: weakref.WeakKeyDictionary[DataLoader[Any], list[Any]] = weakref.WeakKeyDictionary()
         self._loaders_met = 0
+        self._global = DrawnStates()
 
     def watched_init(self, init: Callable[..., None]) -> Callable[..., None]:
         """Return ``init``, followed by the beginning of a pass."""
@@ -200,7 +202,7 @@ class _DataProbe:
         if known is None:
             known = self._loaders[loader] = [f"{order_name(loader)}[{self._loaders_met}]", 0]
             self._loaders_met += 1
-        self._passes[iterator] = _Pass(loader, known[0], known[1])
+        self._passes[iterator] = _Pass(loader, known[0], known[1], self._global)
         known[1] += 1
 
 
