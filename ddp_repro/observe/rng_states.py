@@ -42,8 +42,8 @@ class DrawnStates:
     """The global generators' states, as far as they tell something: since the watch began they moved.
 
     What nobody seeds has another state in every launch, which is no fault where nobody draws from it: until a generator
-    first moved (it was drawn from, or seeded) its state is ``UNDRAWN``, the same for all. One that is not known from the
-    beginning (its library was not imported, its device not in use) tells its state at once.
+    first moved (it was drawn from, or seeded) its state is ``UNDRAWN``, equal for all. One that is not there from the
+    beginning (its library was not imported yet, its device not in use) tells its state at once.
     """
 
     def __init__(self) -> None:

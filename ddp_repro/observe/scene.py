@@ -16,10 +16,27 @@ class Scene:
     names: Names
     replicas: Replicas
     unmanaged: Unmanaged
+    epoch_guard: str
+    """What is done about an epoch that was not set: ``report``, ``error`` or ``fix``."""
+    backwards: "Backwards"
 
 
-def new_scene(recorder: Recorder) -> Scene:
+@dataclass(slots=True)
+class Backwards:
+    """How many outermost backwards began."""
+
+    count: int = 0
+
+
+def new_scene(recorder: Recorder, epoch_guard: str = "report") -> Scene:
     """Return a scene in which nothing is known yet."""
     names = Names()
     replicas = Replicas(names)
-    return Scene(recorder=recorder, names=names, replicas=replicas, unmanaged=Unmanaged(recorder, names, replicas))
+    return Scene(
+        recorder=recorder,
+        names=names,
+        replicas=replicas,
+        unmanaged=Unmanaged(recorder, names, replicas),
+        epoch_guard=epoch_guard,
+        backwards=Backwards(),
+    )

@@ -89,6 +89,11 @@ def next_task(iterator: Any) -> int | None:
     return getattr(iterator, "_send_idx", None)
 
 
+def task_queues(iterator: Any) -> list[Any]:
+    """Return the queues from which an iterator's workers get their tasks, one a worker."""
+    return list(iterator._index_queues)
+
+
 def carries_data(data: object) -> bool:
     """Tell whether what a worker sends is a batch, and not an error or the end of an iterable data set."""
     return not isinstance(data, (_ExceptionWrapper, _Exhausted))

@@ -63,6 +63,7 @@ def _watched_engine(engine: Callable[..., Any], scene: Scene, active: list[bool]
         if not (active[0] and kwargs.get("accumulate_grad", False)) or scene.recorder.silent:
             return engine(outputs, *args, **kwargs)
         if depth.enter():
+            scene.backwards.count += 1
             scene.unmanaged.look()
             _record_loss(scene.recorder, outputs)
         succeeded = False
