@@ -1,5 +1,6 @@
 """Sees that a shuffling sampler or data set is told the epoch before each further pass that trains."""
 
+import functools
 import logging
 import weakref
 from collections.abc import Callable
@@ -119,6 +120,7 @@ class EpochGuard:
         return None
 
     def _watched(self, set_epoch: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(set_epoch)
         def watched(thing: Any, *arguments: Any, **named: Any) -> Any:
             turn = self._turns.get(id(thing))
             before = integers_of(thing) if turn is not None else {}
@@ -129,8 +131,6 @@ class EpochGuard:
                 turn.since_call.clear()
             return result
 
-        watched.__name__ = "set_epoch"
-        watched.__doc__ = set_epoch.__doc__
         return watched
 
     def _tell(self, turn: _Turn, thing: Any, text: str) -> Facts:

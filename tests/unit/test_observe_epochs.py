@@ -80,9 +80,8 @@ def test_passes_that_need_no_call_are_left_alone(trained: str) -> None:
             return super().__iter__()
 
     rows = Rows()
-    sampler = {"in order": shuffled(shuffle=False), "epoch kept by itself": Counting(DATA, 1, 0)}.get(
-        trained, shuffled()
-    )
+    samplers = {"in order": shuffled(shuffle=False), "epoch kept by itself": Counting(DATA, 1, 0)}
+    sampler = samplers.get(trained, shuffled())
     loader = DataLoader(DATA, batch_size=2, sampler=sampler)
     with watch(Recorder(rows), epoch_guard="error"):  # type: ignore[arg-type]
         for _ in range(3):
@@ -117,7 +116,7 @@ class Delegating(Buckets):
 
 def test_what_is_hidden_in_a_batch_sampler_is_found() -> None:
     rows = Rows()
-    loader = DataLoader(DATA, batch_sampler=Buckets(shuffled()))  # type: ignore[arg-type]
+    loader = DataLoader(DATA, batch_sampler=Buckets(shuffled()))
     with watch(Recorder(rows)):  # type: ignore[arg-type]
         for _ in range(2):
             for _batch in loader:
@@ -128,7 +127,7 @@ def test_what_is_hidden_in_a_batch_sampler_is_found() -> None:
 def test_what_hands_the_epoch_on_need_not_be_called_itself() -> None:
     rows, inner = Rows(), shuffled()
     outer = Delegating(inner)
-    loader = DataLoader(DATA, batch_sampler=outer)  # type: ignore[arg-type]
+    loader = DataLoader(DATA, batch_sampler=outer)
     with watch(Recorder(rows)):  # type: ignore[arg-type]
         for taker in (inner, outer):
             taker.set_epoch(3)

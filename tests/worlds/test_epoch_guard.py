@@ -19,7 +19,9 @@ class Stream(IterableDataset[torch.Tensor]):
     """An order that follows from the epoch, which lies in shared memory or does not."""
 
     def __init__(self, *, shared: bool) -> None:
-        self.epoch: Any = torch.zeros((), dtype=torch.int64).share_memory_() if shared else 0
+        self.epoch: Any = 0
+        if shared:
+            self.epoch = torch.zeros((), dtype=torch.int64).share_memory_()  # type: ignore[no-untyped-call]
 
     def set_epoch(self, epoch: int) -> None:
         if isinstance(self.epoch, torch.Tensor):

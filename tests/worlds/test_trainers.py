@@ -103,8 +103,8 @@ def zero() -> Final:
     return list(model.parameters())
 
 
-def by_hand(_state: Any, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
-    future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()  # type: ignore[union-attr]
+def by_hand(_state: Any, bucket: Any) -> torch.futures.Future[torch.Tensor]:
+    future = dist.all_reduce(bucket.buffer(), async_op=True).get_future()
     return future.then(lambda done: done.value()[0] / dist.get_world_size())  # type: ignore[no-any-return]
 
 
@@ -114,7 +114,7 @@ def comm_hook(kind: str) -> Final:
         state = powerSGD_hook.PowerSGDState(None, start_powerSGD_iter=2, min_compression_rate=0.5)
         model.register_comm_hook(state, powerSGD_hook.powerSGD_hook)
     else:
-        model.register_comm_hook(None, by_hand if kind == "by hand" else default_hooks.fp16_compress_hook)  # type: ignore[arg-type]
+        model.register_comm_hook(None, by_hand if kind == "by hand" else default_hooks.fp16_compress_hook)
     optimizer = sgd(model)
     for batch in batches(5):
         step(model, optimizer, batch)
@@ -149,7 +149,7 @@ def scaler() -> Final:
 
 def averaged() -> Final:
     model = DistributedDataParallel(net())
-    ema = AveragedModel(model.module, multi_avg_fn=get_ema_multi_avg_fn(0.5))
+    ema = AveragedModel(model.module, multi_avg_fn=get_ema_multi_avg_fn(0.5))  # type: ignore[no-untyped-call]
     optimizer = sgd(model)
     for batch in batches():
         step(model, optimizer, batch)
@@ -181,7 +181,7 @@ def odd_parameters() -> Final:
     inner[2].weight = inner[0].weight
     inner[3].bias.requires_grad_(False)
     optimizer = sgd(inner)
-    model = DistributedDataParallel(inner)
+    model = DistributedDataParallel(inner, find_unused_parameters=True)
     for number, batch in enumerate(batches(4)):
         if number == 2:
             inner[3].bias.requires_grad_()
@@ -210,14 +210,13 @@ def checkpointed(*, reentrant: bool) -> Final:
 
 
 def compiled(*, outside: bool) -> Final:
-    torch._dynamo.reset()  # type: ignore[attr-defined]
+    torch._dynamo.reset()
     inner = net(buffers=False)
-    model = (
-        torch.compile(DistributedDataParallel(inner)) if outside else DistributedDataParallel(torch.compile(inner))  # type: ignore[arg-type]
-    )
-    optimizer = sgd(model)  # type: ignore[arg-type]
+    wrapped: Any = DistributedDataParallel(inner if outside else torch.compile(inner))
+    model: Any = torch.compile(wrapped) if outside else wrapped
+    optimizer = sgd(model)
     for batch in batches():
-        step(model, optimizer, batch)  # type: ignore[arg-type]
+        step(model, optimizer, batch)
     return list(inner.parameters())
 
 

@@ -46,14 +46,29 @@ def _observe(scene: Scene, ddp: DistributedDataParallel) -> None:
     replica = scene.replicas.add(ddp)
     replica.record_initial(scene.recorder)
     replica.hook_parameters(scene.recorder, scene.names)
-    reference = weakref.ref(replica)
+    replica.hook_module(_EntryHook(scene, replica))
 
-    def on_entry(_module: nn.Module, _inputs: Any) -> None:
-        entered = reference()
-        if entered is not None:
-            _enter(scene, entered)
 
-    replica.hook_module(on_entry)
+class _EntryHook:
+    """A forward pre-hook on one module; in a copy of that module, as EMA makes them, it does nothing.
+
+    The copy, or a pickle of the module, gets a built-in function in its place that returns the inputs as they are.
+    """
+
+    def __init__(self, scene: Scene, replica: Replica) -> None:
+        self._scene = scene
+        self._replica = weakref.ref(replica)
+
+    def __call__(self, module: nn.Module, _inputs: Any) -> None:
+        entered = self._replica()
+        if entered is not None and entered.module() is module:
+            _enter(self._scene, entered)
+
+    def __deepcopy__(self, _memo: Any) -> Any:
+        return {}.get
+
+    def __reduce__(self) -> Any:
+        return getattr, ({}, "get")
 
 
 def _enter(scene: Scene, replica: Replica) -> None:
