@@ -112,7 +112,8 @@ class Unmanaged:
         told = {row[2] for row in rows[first:]}
         self._buffers = list(self._other_slots("_buffers", managed))
         parameters = [slot for slot in self._other_slots("_parameters", managed) if slot.name not in told]
-        self._record_slots("init", [*parameters, *self._buffers])
+        # A forward may have written to the buffers by now: no initial values of theirs are told.
+        self._record_slots("init", parameters)
         if self._recorder.step == 0:
             rows[first:] = [(BEFORE_THE_FIRST_STEP, *row[1:]) for row in rows[first:]]
 
