@@ -67,11 +67,12 @@ class Replica:
             hook = local_gradient_hook(recorder, slot.name, self.touched)
             self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
 
-    def hook_module(self, hook: Callable[[nn.Module, Any], None]) -> None:
-        """Register a forward pre-hook on the wrapped module: called through DDP or past it."""
-        module = self.module()
-        assert module is not None, "a replica outlives its module"
-        self._handles.append(module.register_forward_pre_hook(hook))
+    def keep_up(self, recorder: Recorder, names: Names) -> None:
+        """Follow the module where parameters were replaced, added or unfrozen."""
+        if not self.is_current() and self.module() is not None:
+            self.refresh()
+        if self.has_unhooked():
+            self.hook_parameters(recorder, names)
 
     def has_unhooked(self) -> bool:
         """Tell whether a parameter takes gradients now that did not when it was looked at."""
@@ -153,6 +154,10 @@ class Replicas:
     def buffer_ids(self) -> set[int]:
         """Return the identities of all buffers under DDP."""
         return {id(slot.owner.get(slot.key)) for replica in self for slot, _ in replica.buffers}
+
+    def get(self, ddp: DistributedDataParallel) -> Replica | None:
+        """Return what is known of ``ddp``."""
+        return self._alive.get(id(ddp))
 
     def knows(self, ddp: DistributedDataParallel) -> bool:
         """Tell whether ``ddp`` is known already."""
