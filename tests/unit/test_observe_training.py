@@ -319,6 +319,45 @@ def test_names_of_parameters_that_no_ddp_knows_come_from_their_module() -> None:
     ]
 
 
+def test_an_optimizer_that_is_older_than_the_wrapper_leaves_its_parameters_to_ddp() -> None:
+    net = Net()
+    with observing() as (rows, _):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        model = DistributedDataParallel(net)
+        model(some_input()).sum().backward()
+        optimizer.step()
+    assert sorted(rows.names("grad_local")) == sorted(PARAMETERS)
+    assert rows.names("init") == PARAMETERS + BUFFERS
+    assert all(row[3].endswith(" replicated") for row in rows.of("grad_step"))
+
+
+def test_a_wrapper_that_comes_after_the_first_backward_takes_the_parameters_over() -> None:
+    net = Net()
+    with observing() as (rows, _):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        net(some_input()).sum().backward()
+        assert all(parameter._post_accumulate_grad_hooks for parameter in net.parameters())
+        model = DistributedDataParallel(net)
+        optimizer.step()
+        model(some_input()).sum().backward()
+        optimizer.step()
+    assert rows.names("grad_local", 0).count("head.bias") == rows.names("grad_local", 1).count("head.bias") == 1
+    assert not any(parameter._post_accumulate_grad_hooks for parameter in net.parameters())
+
+
+def test_without_a_process_group_of_several_nothing_is_called_reduced() -> None:
+    net = Net()
+    with observing() as (rows, _):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        net(some_input()).sum().backward()
+        optimizer.step()
+    assert rows.names("init", -1) == PARAMETERS
+    assert sorted(rows.names("grad_local")) == sorted(PARAMETERS)
+    assert rows.of("grad_reduced") == []
+    assert rows.names("buffer") == BUFFERS
+    assert not any(" " in row[3] for row in rows.rows)
+
+
 class Outer(torch.optim.Optimizer):
     """An optimizer that steps another one, as ZeroRedundancyOptimizer does."""
 
@@ -438,6 +477,8 @@ def attributes() -> dict[str, Any]:
     return {
         **replaced,
         "ddp": vars(DistributedDataParallel)["__init__"],
+        "forward": vars(DistributedDataParallel)["_inside_ddp_forward"],
+        "group": vars(torch.optim.Optimizer)["add_param_group"],
         "engine": vars(torch.autograd)["_engine_run_backward"],
         "backward": torch.Tensor.backward,
         "worker": torch_internals.WORKER_LOOP_OWNER._worker_loop,
