@@ -18,12 +18,16 @@ from ddp_repro.observe.torch_internals import sparse_parts, without_torch_functi
 REPLICATED: Final = " replicated"
 """Suffix of the spec of a tensor that must be equal on all ranks; not part of the digest."""
 
+UNMANAGED: Final = " unmanaged"
+"""Suffix of the spec of a tensor that several ranks train and nobody is known to keep equal; likewise."""
+
 
 class Spec(NamedTuple):
-    """What is known of every tensor of one dtype and shape: its text, the digest's seed, and its memory in bytes."""
+    """What is known of every tensor of one dtype and shape: text (``texts``: one a ``Standing``), seed and memory."""
 
     text: str
     replicated: str
+    texts: tuple[str, str, str]
     seed: int
     memory: Any
     is_complex: bool
@@ -82,9 +86,11 @@ def spec_text(dtype: torch.dtype, shape: Sequence[int]) -> str:
 
 
 def _new_spec(text: str, size: int = 0, *, is_complex: bool = False) -> Spec:
+    texts = (sys.intern(text), sys.intern(text + REPLICATED), sys.intern(text + UNMANAGED))
     return Spec(
-        sys.intern(text),
-        sys.intern(text + REPLICATED),
+        texts[0],
+        texts[1],
+        texts,
         xxh3_64_intdigest(text.encode()),
         ctypes.c_char * size,
         is_complex,

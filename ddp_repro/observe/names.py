@@ -68,20 +68,27 @@ class Names:
         known = self._known.get(id(parameter))
         return known[1] if known is not None and known[0]() is parameter else None
 
-    def learn_from_modules(self, parameters: list[torch.Tensor]) -> None:
+    def learn_from_modules(self, parameters: list[torch.Tensor]) -> list[tuple[nn.Module, str]]:
         """Find the modules of this process that hold those of ``parameters`` whose names are not known, and learn them.
 
-        A second module whose parameters have the names of the first gets the prefix ``model1.``, and so on.
+        A second module whose parameters have the names of the first gets the prefix ``model1.``, and so on. Returns
+        the modules whose parameters were learned, each with the prefix of its names.
         """
         wanted = {id(parameter) for parameter in parameters if self.get(parameter) is None}
-        found = [slots for slots in map(_own_slots, _root_modules() if wanted else []) if _holds(slots, wanted)]
-        found.sort(key=lambda slots: -len(slots))
-        for slots in found:
+        modules = [(module, _own_slots(module)) for module in (_root_modules() if wanted else [])]
+        found = [(module, slots) for module, slots in modules if _holds(slots, wanted)]
+        found.sort(key=lambda both: -len(both[1]))
+        learned = []
+        for module, slots in found:
+            if not _holds(slots, wanted):
+                continue  # a larger module had them
             prefix = self._free_prefix(slots)
+            learned.append((_unwrapped(module), prefix))
             for slot in slots:
                 if id(slot.owner[slot.key]) in wanted:
                     wanted.discard(id(slot.owner[slot.key]))
                     self.learn(slot.owner[slot.key], prefix + slot.name)
+        return learned
 
     def _free_prefix(self, slots: list[Slot]) -> str:
         taken = {name for reference, name in self._known.values() if reference() is not None}
@@ -93,8 +100,11 @@ class Names:
 
 
 def _own_slots(module: nn.Module) -> list[Slot]:
-    wrapped = vars(module)["_modules"].get("module")
-    return parameter_slots(wrapped if isinstance(module, nn.DataParallel) else module, "")
+    return parameter_slots(_unwrapped(module), "")
+
+
+def _unwrapped(module: nn.Module) -> nn.Module:
+    return module.module if isinstance(module, nn.DataParallel) else module
 
 
 def _holds(slots: list[Slot], wanted: set[int]) -> bool:

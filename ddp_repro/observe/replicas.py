@@ -64,14 +64,15 @@ class Replica:
                 continue
             self._hooked[id(parameter)] = parameter
             names.learn(parameter, slot.name)
-            hook = _local_gradient_hook(recorder, slot.name, self.touched)
+            hook = local_gradient_hook(recorder, slot.name, self.touched)
             self._handles.append(parameter.register_post_accumulate_grad_hook(hook))
 
-    def hook_module(self, hook: Callable[[nn.Module, Any], None]) -> None:
-        """Register a forward pre-hook on the wrapped module: called through DDP or past it."""
-        module = self.module()
-        assert module is not None, "a replica outlives its module"
-        self._handles.append(module.register_forward_pre_hook(hook))
+    def keep_up(self, recorder: Recorder, names: Names) -> None:
+        """Follow the module where parameters were replaced, added or unfrozen."""
+        if not self.is_current() and self.module() is not None:
+            self.refresh()
+        if self.has_unhooked():
+            self.hook_parameters(recorder, names)
 
     def has_unhooked(self) -> bool:
         """Tell whether a parameter takes gradients now that did not when it was looked at."""
@@ -113,7 +114,8 @@ class Replica:
                 )
 
 
-def _local_gradient_hook(recorder: Recorder, name: str, touched: set[str]) -> Callable[[torch.Tensor], None]:
+def local_gradient_hook(recorder: Recorder, name: str, touched: set[str]) -> Callable[[torch.Tensor], None]:
+    """Return a hook for after accumulation, which records the gradient under ``name`` and adds that to ``touched``."""
     rows = recorder.rows  # the same list for the recorder's whole life
 
     def hook(parameter: torch.Tensor) -> None:
@@ -134,10 +136,28 @@ class Replicas:
         self._alive: dict[int, Replica] = {}
         self._gone: dict[int, weakref.ref[DistributedDataParallel]] = {}
         self._known_modules: list[weakref.ref[nn.Module]] = []
+        self.version = 0
+        """Changes whenever a replica comes or goes."""
 
     def __iter__(self) -> Any:
         """Iterate over the replicas in the order in which they were wrapped."""
         return iter(list(self._alive.values()))
+
+    def parameter_ids(self) -> set[int]:
+        """Return the identities of all parameters under DDP, those that it ignores among them."""
+        return {id(parameter) for replica in self for _, parameter, _ in replica.parameters}
+
+    def managed_ids(self) -> set[int]:
+        """Return the identities of the parameters that DDP keeps equal on all ranks."""
+        return {id(parameter) for replica in self for _, parameter, managed in replica.parameters if managed}
+
+    def buffer_ids(self) -> set[int]:
+        """Return the identities of all buffers under DDP."""
+        return {id(slot.owner.get(slot.key)) for replica in self for slot, _ in replica.buffers}
+
+    def get(self, ddp: DistributedDataParallel) -> Replica | None:
+        """Return what is known of ``ddp``."""
+        return self._alive.get(id(ddp))
 
     def knows(self, ddp: DistributedDataParallel) -> bool:
         """Tell whether ``ddp`` is known already."""
@@ -148,6 +168,7 @@ class Replicas:
         key = id(ddp)
         replica = Replica(ddp, self._prefix(ddp.module))
         self._alive[key] = replica
+        self.version += 1
         self._gone[key] = weakref.ref(ddp, lambda _: self._drop(key))
         for slot, parameter, _ in replica.parameters:
             self.names.learn(parameter, slot.name)
@@ -162,6 +183,7 @@ class Replicas:
         self._gone.pop(key, None)
         replica = self._alive.pop(key, None)
         if replica is not None:
+            self.version += 1
             replica.release()
 
     def _prefix(self, module: nn.Module) -> str:

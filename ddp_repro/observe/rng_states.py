@@ -17,6 +17,8 @@ from ddp_repro.observe.digest import bytes_digest, tensor_digest
 from ddp_repro.observe.torch_internals import device_generators
 
 SPEC: Final = "state"
+UNDRAWN: Final = bytes_digest(b"undrawn", SPEC)
+"""Stands for the state of a generator that has not moved since the watch began."""
 
 _MT19937_WORDS: Final = ctypes.c_uint32 * 625  # 624 words of state and the place among them
 _PYTHON_STATE: Final = struct.Struct("<625I")
@@ -34,6 +36,26 @@ def process_states() -> list[tuple[str, bytes]]:
     states.append(("torch", tensor_digest(torch.get_rng_state())))
     states.extend((name, tensor_digest(generator.get_state())) for name, generator in device_generators())
     return states
+
+
+class DrawnStates:
+    """The global generators' states, as far as they tell something: since the watch began they moved.
+
+    What nobody seeds has another state in every launch, which is no fault where nobody draws from it: until a generator
+    first moved (it was drawn from, or seeded) its state is ``UNDRAWN``, equal for all. One that is not there from the
+    beginning (its library was not imported yet, its device not in use) tells its state at once.
+    """
+
+    def __init__(self) -> None:
+        self._unmoved = dict(process_states())
+
+    def states(self) -> list[tuple[str, bytes]]:
+        """Return name and digest (16 bytes) of each generator's state, or ``UNDRAWN``."""
+        states = process_states()
+        for name, digest in states:
+            if name in self._unmoved and self._unmoved[name] != digest:
+                del self._unmoved[name]
+        return [(name, UNDRAWN if name in self._unmoved else digest) for name, digest in states]
 
 
 def _python_state(state: tuple[Any, ...]) -> bytes:

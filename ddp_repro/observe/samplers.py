@@ -41,6 +41,31 @@ def loader_facts(loader: DataLoader[Any]) -> dict[str, int]:
     return {name: int(value) for name, value in facts.items() if value is not None}
 
 
+def epoch_samplers(loader: DataLoader[Any]) -> list[Any]:
+    """Return the samplers of a loader that shuffle and have ``set_epoch``, the outermost first.
+
+    What keeps no epoch itself hands it on to what it wraps, and is left out, unless nothing else takes one.
+    """
+    samplers: list[object] = list(_chain(index_sampler(loader))) if draws_indices(loader) else []
+    return [] if _shuffle(samplers) is False else _keepers(samplers)
+
+
+def epoch_datasets(dataset: Any) -> list[Any]:
+    """Return in the same way a data set and those that it wraps: workers hold copies of them."""
+    datasets = []
+    for _ in range(_DEPTH):
+        datasets.append(dataset)
+        dataset = getattr(dataset, "__dict__", {}).get("dataset")
+    return _keepers(datasets)
+
+
+def _keepers(things: list[Any]) -> list[Any]:
+    takers = [thing for thing in things if callable(getattr(type(thing), "set_epoch", None))]
+    takers = [thing for thing in takers if getattr(thing, "shuffle", None) is not False]
+    keepers = [thing for thing in takers if any("epoch" in name for name in getattr(thing, "__dict__", {}))]
+    return keepers or takers
+
+
 def _chain(sampler: object) -> Iterator[object]:
     """Yield a sampler and those that it wraps, the outermost first."""
     for _ in range(_DEPTH):

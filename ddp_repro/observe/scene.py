@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from ddp_repro.observe.names import Names
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.replicas import Replicas
+from ddp_repro.observe.unmanaged import Unmanaged
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -14,9 +15,28 @@ class Scene:
     recorder: Recorder
     names: Names
     replicas: Replicas
+    unmanaged: Unmanaged
+    epoch_guard: str
+    """What is done about an epoch that was not set: ``report``, ``error`` or ``fix``."""
+    backwards: "Backwards"
 
 
-def new_scene(recorder: Recorder) -> Scene:
+@dataclass(slots=True)
+class Backwards:
+    """How many outermost backwards began."""
+
+    count: int = 0
+
+
+def new_scene(recorder: Recorder, epoch_guard: str = "report") -> Scene:
     """Return a scene in which nothing is known yet."""
     names = Names()
-    return Scene(recorder=recorder, names=names, replicas=Replicas(names))
+    replicas = Replicas(names)
+    return Scene(
+        recorder=recorder,
+        names=names,
+        replicas=replicas,
+        unmanaged=Unmanaged(recorder, names, replicas),
+        epoch_guard=epoch_guard,
+        backwards=Backwards(),
+    )

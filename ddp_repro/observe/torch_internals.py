@@ -34,6 +34,9 @@ WORKER_LOOP: Final[Callable[..., None]] = _utils.worker._worker_loop
 WORKER_ARGUMENTS: Final = ("dataset_kind", "dataset", "index_queue", "data_queue")
 """The first arguments of the worker loop, in order: those that are replaced."""
 
+INSIDE_FORWARD: Final = "_inside_ddp_forward"
+"""The context in which DDP calls the wrapped module, after it broadcast its buffers. Kept from compilers."""
+
 _ExceptionWrapper: Final = torch._utils.ExceptionWrapper
 _Exhausted: Final = _utils.worker._IterableDatasetStopIteration
 
@@ -46,7 +49,8 @@ _EXPECTED: Final = (
     (_dataloader._MultiProcessingDataLoaderIter, "_try_put_index"),
     (DistributedDataParallel, "_check_sync_bufs_pre_fwd"),
     (DistributedDataParallel, "_get_ddp_logging_data"),
-    (DistributedDataParallel, "_active_ddp_module"),
+    (DistributedDataParallel, INSIDE_FORWARD),
+    (torch, "_disable_dynamo"),
 )
 
 
@@ -89,6 +93,11 @@ def next_task(iterator: Any) -> int | None:
     return getattr(iterator, "_send_idx", None)
 
 
+def task_queues(iterator: Any) -> list[Any]:
+    """Return the queues from which an iterator's workers get their tasks, one a worker."""
+    return list(iterator._index_queues)
+
+
 def carries_data(data: object) -> bool:
     """Tell whether what a worker sends is a batch, and not an error or the end of an iterable data set."""
     return not isinstance(data, (_ExceptionWrapper, _Exhausted))
@@ -102,15 +111,16 @@ def ignored_names(ddp: DistributedDataParallel) -> frozenset[str]:
     return frozenset(ddp.parameters_to_ignore)
 
 
-def is_inside_forward(ddp: DistributedDataParallel) -> bool:
-    """Tell whether this DDP object's forward runs now (and its module was not called past it)."""
-    return DistributedDataParallel._active_ddp_module is ddp
+def untraced(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Return ``function`` as one that compilers do not trace into, without loading a compiler."""
+    kept: Callable[..., Any] = torch._disable_dynamo(function, recursive=False)  # type: ignore[attr-defined]
+    return kept
 
 
 def buffers_were_synchronised(ddp: DistributedDataParallel) -> bool:
-    """Tell, on entry to the wrapped module's forward, whether DDP has just broadcast its buffers."""
+    """Tell, as DDP calls the wrapped module, whether it has just broadcast its buffers."""
     checks: Any = ddp
-    return bool(is_inside_forward(ddp) and checks._check_sync_bufs_pre_fwd())
+    return bool(checks._check_sync_bufs_pre_fwd())
 
 
 def never_synchronises_buffers(ddp: DistributedDataParallel) -> bool:

@@ -5,30 +5,36 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from ddp_repro.errors import ReproError
-from ddp_repro.observe.probes import backward, data, optimizer, replicas, scaler
+from ddp_repro.observe.epoch_guard import MODES
+from ddp_repro.observe.probes import backward, data, optimizer, optimizers, replicas, scaler
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.scene import new_scene
 from ddp_repro.observe.torch_internals import verify_torch
 
-_PROBES: Final = (replicas, data, backward, optimizer, scaler)
+_PROBES: Final = (replicas, optimizers, data, backward, optimizer, scaler)
 
 
 @contextmanager
-def watch(recorder: Recorder, capture: str = "step") -> Iterator[Recorder]:
+def watch(recorder: Recorder, capture: str = "step", *, epoch_guard: str = "report") -> Iterator[Recorder]:
     """Observe this process while the context lasts: ``capture`` is ``step``, or ``off`` to count steps alone.
+
+    ``epoch_guard`` tells what to do where a shuffling sampler or data set is trained on again without ``set_epoch``:
+    ``report`` writes a row, ``error`` raises ``ReproError`` in the script, ``fix`` calls it and says so.
 
     Models, optimizers and loaders may be built before or within it. On the way out everything is as it was and what was
     recorded is with the writer. Raises ``ReproError`` for another level, or a torch that cannot be observed.
     """
     if capture not in {"step", "off"}:
         raise ReproError(f"capture={capture} is not known", hint="use capture=step or capture=off")
+    if epoch_guard not in MODES:
+        raise ReproError(f"epoch_guard={epoch_guard} is not known", hint=f"use one of {', '.join(MODES)}")
     try:
         with ExitStack() as attached:
             if capture == "off":
                 attached.callback(optimizer.attach_counter(recorder))
             else:
                 verify_torch()
-                scene = new_scene(recorder)
+                scene = new_scene(recorder, epoch_guard)
                 for probe in _PROBES:
                     attached.callback(probe.attach(scene))
             yield recorder

@@ -22,7 +22,7 @@ from torch.utils.data import (
 from ddp_repro.observe.content import batch_content
 from ddp_repro.observe.digest import tensor_digest
 from ddp_repro.observe.recorder import Recorder, number
-from ddp_repro.observe.rng_states import PrivateGenerators, process_states
+from ddp_repro.observe.rng_states import UNDRAWN, PrivateGenerators, process_states
 from ddp_repro.observe.watch import watch
 
 Row = tuple[int, str, str, str, bytes, float | None]
@@ -261,6 +261,40 @@ def test_process_states_follow_every_draw_and_move_nothing() -> None:
         now = dict(process_states())
         assert [key for key in now if now[key] != first[key]] == [name]
         first = now
+
+
+class Drawing(Dataset[float]):
+    """Samples that draw from Python's generator from the third on."""
+
+    def __len__(self) -> int:
+        return 5
+
+    def __getitem__(self, index: int) -> float:
+        return random.random() if index >= 2 else 0.0
+
+
+def test_a_generator_tells_nothing_until_it_is_drawn_from_and_then_its_state() -> None:
+    launches = []
+    for _ in range(2):
+        random.seed()
+        np.random.seed()
+        rows = observe(DataLoader(Drawing()))
+        launches.append({name: [row[4] for row in rows.rows if row[2] == name] for name in ("python", "numpy")})
+    first, second = launches
+    assert first["numpy"] == second["numpy"] == [UNDRAWN] * 5
+    assert first["python"][:2] == second["python"][:2] == [UNDRAWN] * 2
+    assert all(x != y for x, y in zip(first["python"][2:], second["python"][2:], strict=True))
+    assert UNDRAWN not in first["python"][2:]
+
+
+def test_a_generator_that_was_seeded_in_the_script_tells_its_state_at_once() -> None:
+    rows = Rows()
+    with watch(Recorder(rows)):  # type: ignore[arg-type]
+        random.seed(5)
+        list(DataLoader(Drawing()))
+        random.seed(5)
+    told = [row[4] for row in rows.rows if row[2] == "python"]
+    assert told[0] == told[1] == dict(process_states())["python"]
 
 
 def test_the_second_of_two_normal_numbers_changes_the_state_though_no_word_does() -> None:

@@ -126,7 +126,7 @@ def test_one_step_is_seen_in_the_order_in_which_it_happens() -> None:
     assert [row[3].endswith(" replicated") for row in rows.of("buffer")] == [True] * 3 + [False] * 3
     states = [row for row in rows.of("optimizer") if row[2].startswith("body.weight.")]
     assert [row[2] for row in states] == [f"body.weight.{key}" for key in ("step", "exp_avg", "exp_avg_sq")]
-    assert ("group0.lr", "float64[]", 0.25) in [(row[2], row[3], row[5]) for row in rows.of("optimizer")]
+    assert ("group0.lr", "float64[] replicated", 0.25) in [(row[2], row[3], row[5]) for row in rows.of("optimizer")]
     assert "group0.betas[1]" in rows.names("optimizer")
     assert rows.flushed[0] == len(rows.rows), "all is written when the step ends"
 
@@ -299,7 +299,7 @@ def test_a_closure_is_watched_at_its_end() -> None:
     assert recorder.step == 1
     assert result is returned[0]
     assert len(rows.of("grad_step")) == len(rows.of("loss")) == len(returned) > 1
-    assert [row[1] for row in rows.rows[:2]] == ["loss", "grad_step"]
+    assert [row[1] for row in rows.rows[:4]] == ["init", "loss", "grad_local", "grad_step"]
     assert {"group0.param0.old_dirs[0]", "group0.param0.n_iter"} <= set(rows.names("optimizer"))
 
 
@@ -317,6 +317,45 @@ def test_names_of_parameters_that_no_ddp_knows_come_from_their_module() -> None:
         ("body.bias", "float32[3]"),
         ("group1.param0", "float32[1]"),
     ]
+
+
+def test_an_optimizer_that_is_older_than_the_wrapper_leaves_its_parameters_to_ddp() -> None:
+    net = Net()
+    with observing() as (rows, _):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        model = DistributedDataParallel(net)
+        model(some_input()).sum().backward()
+        optimizer.step()
+    assert sorted(rows.names("grad_local")) == sorted(PARAMETERS)
+    assert rows.names("init") == PARAMETERS + BUFFERS
+    assert all(row[3].endswith(" replicated") for row in rows.of("grad_step"))
+
+
+def test_a_wrapper_that_comes_after_the_first_backward_takes_the_parameters_over() -> None:
+    net = Net()
+    with observing() as (rows, _):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        net(some_input()).sum().backward()
+        assert all(parameter._post_accumulate_grad_hooks for parameter in net.parameters())
+        model = DistributedDataParallel(net)
+        optimizer.step()
+        model(some_input()).sum().backward()
+        optimizer.step()
+    assert rows.names("grad_local", 0).count("head.bias") == rows.names("grad_local", 1).count("head.bias") == 1
+    assert not any(parameter._post_accumulate_grad_hooks for parameter in net.parameters())
+
+
+def test_without_a_process_group_of_several_nothing_is_called_reduced() -> None:
+    net = Net()
+    with observing() as (rows, _):
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        net(some_input()).sum().backward()
+        optimizer.step()
+    assert rows.names("init", -1) == PARAMETERS
+    assert sorted(rows.names("grad_local")) == sorted(PARAMETERS)
+    assert rows.of("grad_reduced") == []
+    assert rows.names("buffer") == BUFFERS
+    assert not any(" " in row[3] for row in rows.rows)
 
 
 class Outer(torch.optim.Optimizer):
@@ -438,6 +477,8 @@ def attributes() -> dict[str, Any]:
     return {
         **replaced,
         "ddp": vars(DistributedDataParallel)["__init__"],
+        "forward": vars(DistributedDataParallel)["_inside_ddp_forward"],
+        "group": vars(torch.optim.Optimizer)["add_param_group"],
         "engine": vars(torch.autograd)["_engine_run_backward"],
         "backward": torch.Tensor.backward,
         "worker": torch_internals.WORKER_LOOP_OWNER._worker_loop,

@@ -308,7 +308,8 @@ def test_local_gradients_differ_and_what_is_replicated_agrees(worlds: World, siz
         [(r.step, r.phase, r.name, r.digest) for r in rows if r.spec.endswith(" replicated")] for rows in ranks
     ]
     assert all(rows == replicated[0] for rows in replicated)
-    assert {"init", "buffer", "grad_reduced", "param"} == {phase for _, phase, _, _ in replicated[0]}
+    expected = {"init", "buffer", "grad_reduced", "grad_step", "param", "optimizer"}
+    assert expected == {phase for _, phase, _, _ in replicated[0]}
     for rows in ranks:
         assert {row.name for row in rows if row.phase == "grad_reduced"} >= set(used)
         assert digests(rows, "grad_reduced", "last.weight") != digests(rows, "grad_local", "last.weight")

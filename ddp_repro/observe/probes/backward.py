@@ -63,6 +63,11 @@ def _watched_engine(engine: Callable[..., Any], scene: Scene, active: list[bool]
         if not (active[0] and kwargs.get("accumulate_grad", False)) or scene.recorder.silent:
             return engine(outputs, *args, **kwargs)
         if depth.enter():
+            scene.backwards.count += 1
+            for replica in scene.replicas:
+                if not replica.entered:  # its forward went past DDP, or ran in a compiled graph
+                    replica.keep_up(scene.recorder, scene.names)
+            scene.unmanaged.look()
             _record_loss(scene.recorder, outputs)
         succeeded = False
         try:
@@ -89,8 +94,14 @@ def _finish(scene: Scene, *, succeeded: bool) -> None:
         if not replica.touched:
             continue
         replica.touched.clear()
-        if succeeded and replica.synchronises:
+        if succeeded and _synchronised(replica):
             _record_reduced(scene, replica)
+
+
+def _synchronised(replica: Replica) -> bool:
+    """Tell whether the backward reduced; a forward past DDP is not seen, so DDP is asked then."""
+    ddp = replica.ddp()
+    return replica.synchronises if replica.entered or ddp is None else bool(ddp.require_backward_grad_sync)
 
 
 def _record_reduced(scene: Scene, replica: Replica) -> None:

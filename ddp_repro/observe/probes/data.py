@@ -14,19 +14,20 @@ from torch.utils.data import DataLoader
 
 from ddp_repro.observe import torch_internals
 from ddp_repro.observe.content import batch_content, index_facts
+from ddp_repro.observe.epoch_guard import EpochGuard
 from ddp_repro.observe.probes.worker import Fetched, observed_worker_loop
 from ddp_repro.observe.recorder import Recorder, Row, number
 from ddp_repro.observe.replacement import Detach, replace_attribute
-from ddp_repro.observe.rng_states import SPEC, PrivateGenerators, process_states
+from ddp_repro.observe.rng_states import SPEC, DrawnStates, PrivateGenerators
 from ddp_repro.observe.samplers import loader_facts, order_name
-from ddp_repro.observe.scene import Scene
+from ddp_repro.observe.scene import Backwards, Scene
 
 _ONLY_TASK: Final = -1  # without workers, the index batch drawn last is the one delivered next
 
 
 def attach(scene: Scene) -> Detach:
     """Watch all loaders that begin a pass from now on."""
-    probe = _DataProbe(scene.recorder)
+    probe = _DataProbe(scene)
     iterator = torch_internals.LOADER_ITERATOR
     restores = [
         replace_attribute(iterator, "__init__", probe.watched_init),
@@ -42,6 +43,7 @@ def attach(scene: Scene) -> Detach:
         probe.active = False
         for restore in reversed(restores):
             restore()
+        probe.guard.release()
 
     return detach
 
@@ -49,8 +51,12 @@ def attach(scene: Scene) -> Detach:
 class _Pass:
     """One pass over one loader, on its way."""
 
-    def __init__(self, loader: DataLoader[Any], name: str, number_of_pass: int) -> None:
-        self.name = name
+    def __init__(self, loader: DataLoader[Any], drawn: DrawnStates, backwards: Backwards) -> None:
+        self.name = ""
+        self.number = 0
+        self.trained = False
+        self.told: dict[str, int] = {}
+        """What the guard of epochs says of this pass."""
         self.indexed = torch_internals.draws_indices(loader)
         self.facts: dict[str, int] = {}
         self.drawn: dict[int, Any] = {}
@@ -59,7 +65,9 @@ class _Pass:
         """What the worker observed of the batch delivered last."""
         self.private = PrivateGenerators(loader.dataset) if loader.num_workers == 0 else None
         self._loader: DataLoader[Any] | None = loader
-        self._number = number_of_pass
+        self._backwards = backwards
+        self._backwards_before: int | None = None
+        self._global = drawn
         self._begun = False
         self._ended = False
         self._delivered = 0
@@ -70,17 +78,29 @@ class _Pass:
             self.facts = loader_facts(self._loader)
             self._loader = None  # one with persistent workers holds the iterator whose pass this is
 
+    def look_at_training(self) -> None:
+        """Take note of whether a backward ran between two batches, or before the end."""
+        if self._backwards_before is None:
+            self._backwards_before = self._backwards.count
+        self.trained = self.trained or self._backwards.count > self._backwards_before
+
+    def arrived_settings(self) -> list[dict[str, int]] | None:
+        """Return what the data sets of the worker keep, where the batch that has arrived tells it."""
+        found: list[dict[str, int]] | None = json.loads(self.fetched).get("settings") if self.fetched else None
+        return found
+
     def begin(self, recorder: Recorder) -> None:
         """Record the facts of the pass, before its first batch."""
         if self._begun:
             return
         self._begun = True
         self.look_at_loader()
-        for fact, value in {"pass": self._number, **self.facts}.items():
+        for fact, value in {"pass": self.number, **self.facts, **self.told}.items():
             recorder.add_fact("data", f"{self.name}.{fact}", number(value))
 
     def end(self, recorder: Recorder) -> None:
         """Record that the loader was exhausted, once."""
+        self.look_at_training()
         if not self._ended:
             self._ended = True
             recorder.add_fact("data", f"{self.name}.end", number(self._delivered))
@@ -88,11 +108,12 @@ class _Pass:
     def deliver(self, recorder: Recorder, batch: Any, before: dict[str, bytes]) -> None:
         """Record one delivered batch: indices, states that it was made from, content, states that it left."""
         self._delivered += 1
+        self.look_at_training()
         task, states = self._states(before)
         step = recorder.step
         rows: list[Row] = [(step, "data", f"{self.name}.index", *fact) for fact in self._indices(task)]
         rows.extend(_state(step, f"{name}.before", digest) for name, digest, _ in states)
-        rows.extend(_state(step, name, digest) for name, digest in process_states())
+        rows.extend(_state(step, name, digest) for name, digest in self._global.states())
         rows.extend((step, "data", name, *fact) for name, fact in batch_content(batch, f"{self.name}.batch"))
         rows.extend(_state(step, f"{name}.after", digest) for name, _, digest in states)
         recorder.add_rows(rows)
@@ -118,25 +139,32 @@ def _state(step: int, name: str, digest: bytes) -> Row:
 
 
 class _DataProbe:
-    def __init__(self, recorder: Recorder) -> None:
+    def __init__(self, scene: Scene) -> None:
         self.active = True
-        self._recorder = recorder
+        self.guard = EpochGuard(scene.epoch_guard)
+        self._recorder = scene.recorder
+        self._backwards = scene.backwards
         self._passes: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
+        self._staying: weakref.WeakKeyDictionary[Any, weakref.ref[DataLoader[Any]]] = weakref.WeakKeyDictionary()
+        """Iterators with workers from an earlier pass that have not told yet what their copies of the data set keep."""
         self._loaders: weakref.WeakKeyDictionary[DataLoader[Any], list[Any]] = weakref.WeakKeyDictionary()
         self._loaders_met = 0
+        self._global = DrawnStates()
 
     def watched_init(self, init: Callable[..., None]) -> Callable[..., None]:
         """Return ``init``, followed by the beginning of a pass."""
 
         @functools.wraps(init)
         def watched(iterator: Any, loader: DataLoader[Any]) -> None:
+            # The sampler begins within init: the guard comes before it.
+            begun = self._begun(loader, None) if self.active and not self._recorder.silent else None
             init(iterator, loader)
             if not self.active:
                 return
             if loader.num_workers:
                 iterator._process_data = _unwrapping(iterator, self._passes)  # noqa: SLF001 -- the one place that knows a batch and its worker
-            if not self._recorder.silent:
-                self._begin(iterator, loader)
+            if begun is not None:
+                self._begin(iterator, loader, begun)
 
         return watched
 
@@ -146,7 +174,7 @@ class _DataProbe:
         @functools.wraps(reset)
         def watched(iterator: Any, loader: DataLoader[Any], first_iter: bool = False) -> None:
             if self.active and not self._recorder.silent and not first_iter:
-                self._begin(iterator, loader)
+                self._begin(iterator, loader, self._begun(loader, iterator))
             reset(iterator, loader, first_iter)
 
         return watched
@@ -186,6 +214,7 @@ class _DataProbe:
                 current.begin(self._recorder)
                 current.end(self._recorder)
                 raise
+            self._look_at_workers(iterator, current)
             current.begin(self._recorder)
             current.deliver(self._recorder, batch, before)
             return batch
@@ -195,12 +224,28 @@ class _DataProbe:
     def _current(self, iterator: Any) -> _Pass | None:
         return self._passes.get(iterator) if self.active and not self._recorder.silent else None
 
-    def _begin(self, iterator: Any, loader: DataLoader[Any]) -> None:
+    def _begun(self, loader: DataLoader[Any], again: Any | None) -> _Pass:
+        """Return a new pass over ``loader``; raises ``ReproError`` where the guard stops it."""
+        begun = _Pass(loader, self._global, self._backwards)
+        begun.told = self.guard.begin(loader, begun, again)
+        return begun
+
+    def _look_at_workers(self, iterator: Any, current: _Pass) -> None:
+        settings = current.arrived_settings() if iterator in self._staying else None
+        loader = self._staying[iterator]() if settings is not None else None
+        if settings is not None and loader is not None:
+            current.told |= self.guard.arrived(loader, settings)
+            del self._staying[iterator]
+
+    def _begin(self, iterator: Any, loader: DataLoader[Any], begun: _Pass) -> None:
+        if iterator in self._passes and loader.num_workers:
+            self._staying[iterator] = weakref.ref(loader)
         known = self._loaders.get(loader)
         if known is None:
             known = self._loaders[loader] = [f"{order_name(loader)}[{self._loaders_met}]", 0]
             self._loaders_met += 1
-        self._passes[iterator] = _Pass(loader, known[0], known[1])
+        begun.name, begun.number = known
+        self._passes[iterator] = begun
         known[1] += 1
 
 

@@ -9,10 +9,11 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from ddp_repro.observe.digest import observation
+from ddp_repro.observe.digest import REPLICATED, observation
 from ddp_repro.observe.recorder import Recorder, Row, Scalar, number, text
 from ddp_repro.observe.replacement import Detach
 from ddp_repro.observe.scene import Scene
+from ddp_repro.observe.standing import is_distributed, several_ranks, standing_alone
 
 
 def attach(scene: Scene) -> Detach:
@@ -97,7 +98,7 @@ class _Plan:
         ]
         self.identities = [id(parameter) for parameter in parameters]
         self.state_names: dict[tuple[str, Any], str] = {}
-        self.hyperparameters: dict[str, tuple[Any, list[tuple[str, Scalar]]]] = {}
+        self.hyperparameters: dict[str, tuple[Any, bool, list[tuple[str, Scalar]]]] = {}
 
 
 class _OptimizerProbe:
@@ -111,6 +112,7 @@ class _OptimizerProbe:
         """Record the gradients; where a closure computes them within the step, have that done at the closure's end."""
         if self._recorder.silent or not self._counter.begin(optimizer):
             return None
+        self._scene.unmanaged.look(optimizer)
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if not callable(closure):
             self._record_gradients(optimizer)
@@ -150,40 +152,45 @@ class _OptimizerProbe:
         return plan
 
     def _record_gradients(self, optimizer: Optimizer) -> None:
-        recorder, step = self._recorder, self._recorder.step
+        """Record what the optimizer gets; where no DDP reduces, that is also the first look at what was reduced."""
+        step, managed, ranks = self._recorder.step, self._scene.replicas.managed_ids(), several_ranks()
+        under_ddp = self._scene.replicas.parameter_ids()
+        reduced: list[Row] = []
         rows: list[Row] = []
         for parameter, name in self._plan(optimizer).parameters:
             gradient = parameter.grad
-            if gradient is not None:
-                spec, digest = observation(gradient)
-                rows.append((step, "grad_step", name, spec.text, digest, None))
-        recorder.add_rows(rows)
+            if gradient is None:
+                continue
+            spec, digest = observation(gradient)
+            alone = id(parameter) not in under_ddp
+            text_of = spec.texts[standing_alone(gradient)] if alone else spec.texts[id(parameter) in managed]
+            rows.append((step, "grad_step", name, text_of, digest, None))
+            if alone and ranks:
+                reduced.append((step, "grad_reduced", name, text_of, digest, None))
+        self._recorder.add_rows(reduced + rows)
 
     def _record_outcome(self, optimizer: Optimizer) -> None:
         plan = self._plan(optimizer)
-        managed = self._managed()
+        managed, under_ddp = self._scene.replicas.managed_ids(), self._scene.replicas.parameter_ids()
         rows: list[Row] = []
         step = self._recorder.step
         for parameter, name in plan.parameters:
             spec, digest = observation(parameter)
-            text_of = spec.replicated if id(parameter) in managed else spec.text
+            alone = id(parameter) not in under_ddp
+            text_of = spec.texts[standing_alone(parameter)] if alone else spec.texts[id(parameter) in managed]
             rows.append((step, "param", name, text_of, digest, None))
         self._recorder.add_rows(rows)
         self._record_buffers()
         for stepped in [optimizer, *self._counter.inner]:
             self._record_state(stepped)
-        self._record_hyperparameters(optimizer, plan)
-
-    def _managed(self) -> set[int]:
-        return {
-            id(parameter) for replica in self._scene.replicas for _, parameter, managed in replica.parameters if managed
-        }
+        self._record_hyperparameters(optimizer, plan, shared=_shares_settings(optimizer, plan, managed))
 
     def _record_buffers(self) -> None:
         for replica in self._scene.replicas:
             if replica.entered:
                 replica.entered = False
                 replica.record_buffers(self._recorder, replicated=False)
+        self._scene.unmanaged.record_buffers()
 
     def _record_state(self, optimizer: Optimizer) -> None:
         plan, state, step = self._plan(optimizer), optimizer.state, self._recorder.step
@@ -201,7 +208,8 @@ class _OptimizerProbe:
                     rows.extend((step, "optimizer", *leaf) for leaf in _leaves(place, value))
         self._recorder.add_rows(rows)
 
-    def _record_hyperparameters(self, optimizer: Optimizer, plan: _Plan) -> None:
+    def _record_hyperparameters(self, optimizer: Optimizer, plan: _Plan, *, shared: bool) -> None:
+        """Record the groups' settings; ``shared`` tells that all ranks step what DDP keeps equal with the same ones."""
         step = self._recorder.step
         rows: list[Row] = []
         for index, group in enumerate(optimizer.param_groups):
@@ -211,13 +219,22 @@ class _OptimizerProbe:
                 place = f"group{index}.{key}"
                 known = plan.hyperparameters.get(place)
                 # A tensor can change and stay the same object; numbers, texts and tuples of them cannot.
-                if known is None or known[0] is not value or isinstance(value, (torch.Tensor, list, dict)):
-                    known = plan.hyperparameters[place] = (
-                        value,
-                        [(leaf[0], leaf[1:]) for leaf in _leaves(place, value)],
-                    )
-                rows.extend((step, "optimizer", name, *fact) for name, fact in known[1])
+                mutable = isinstance(value, (torch.Tensor, list, dict))
+                if known is None or known[0] is not value or known[1] is not shared or mutable:
+                    suffix = REPLICATED if shared else ""
+                    leaves = _leaves(place, value)
+                    facts = [(name, (spec + suffix, digest, number)) for name, spec, digest, number in leaves]
+                    known = plan.hyperparameters[place] = (value, shared, facts)
+                rows.extend((step, "optimizer", name, *fact) for name, fact in known[2])
         self._recorder.add_rows(rows)
+
+
+def _shares_settings(optimizer: Optimizer, plan: _Plan, managed: set[int]) -> bool:
+    """Tell whether DDP keeps parameters of this optimizer equal, and ranks do not each step a part of them."""
+    parameters = [parameter for parameter, _ in plan.parameters]
+    if any(cls.__name__ == "ZeroRedundancyOptimizer" for cls in type(optimizer).__mro__):
+        return False
+    return any(id(parameter) in managed for parameter in parameters) and not any(map(is_distributed, parameters))
 
 
 def _leaves(place: str, value: Any) -> Iterator[tuple[str, str, bytes, float | None]]:

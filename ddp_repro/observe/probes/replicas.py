@@ -1,12 +1,10 @@
 """Sees modules come under DDP: initial values, local gradients, buffers on entry to the forward."""
 
 import functools
-import weakref
 from collections.abc import Callable
 from typing import Any
 
 import torch
-from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 from ddp_repro.observe import torch_internals
@@ -19,14 +17,19 @@ from ddp_repro.observe.scene import Scene
 def attach(scene: Scene) -> Detach:
     """Watch the DDP objects that there are and those that are built from now on."""
     active = [True]
-    for ddp in living(DistributedDataParallel):
-        if "module" in vars(ddp).get("_modules", {}):
-            _observe(scene, ddp)
-    restore = replace_attribute(DistributedDataParallel, "__init__", lambda init: _watched_init(init, scene, active))
+    for known in living(DistributedDataParallel):
+        if "module" in vars(known).get("_modules", {}):
+            _observe(scene, known)
+    ddp = DistributedDataParallel
+    restores = [
+        replace_attribute(ddp, "__init__", lambda init: _watched_init(init, scene, active)),
+        replace_attribute(ddp, torch_internals.INSIDE_FORWARD, lambda inside: _watched_inside(inside, scene, active)),
+    ]
 
     def detach() -> None:
         active[0] = False
-        restore()
+        for restore in restores:
+            restore()
         scene.replicas.release()
 
     return detach
@@ -46,24 +49,26 @@ def _observe(scene: Scene, ddp: DistributedDataParallel) -> None:
     replica = scene.replicas.add(ddp)
     replica.record_initial(scene.recorder)
     replica.hook_parameters(scene.recorder, scene.names)
-    reference = weakref.ref(replica)
 
-    def on_entry(_module: nn.Module, _inputs: Any) -> None:
-        entered = reference()
-        if entered is not None:
-            _enter(scene, entered)
 
-    replica.hook_module(on_entry)
+def _watched_inside(inside: Callable[..., Any], scene: Scene, active: list[bool]) -> Callable[..., Any]:
+    """Return the context in which DDP calls its module; no compiler traces into it, watched or not."""
+
+    @functools.wraps(inside)
+    def watched(self: DistributedDataParallel) -> Any:
+        replica = scene.replicas.get(self) if active[0] and not scene.recorder.silent else None
+        if replica is not None:
+            _enter(scene, replica)
+        return inside(self)
+
+    return torch_internals.untraced(watched)
 
 
 def _enter(scene: Scene, replica: Replica) -> None:
     ddp = replica.ddp()
     if ddp is None:
         return
-    if not replica.is_current():
-        replica.refresh()
-    if replica.has_unhooked():
-        replica.hook_parameters(scene.recorder, scene.names)
+    replica.keep_up(scene.recorder, scene.names)
     replica.entered = True
     synchronised = torch_internals.buffers_were_synchronised(ddp)
     if torch.is_grad_enabled():

@@ -7,7 +7,10 @@ watched. So every batch, error and end goes through torch's own code, in a forke
 import json
 from typing import Any, Final, NamedTuple
 
+from ddp_repro.observe.epoch_guard import SetEpoch
+from ddp_repro.observe.epoch_settings import Settings, integers_of
 from ddp_repro.observe.rng_states import PrivateGenerators, process_states
+from ddp_repro.observe.samplers import epoch_datasets
 from ddp_repro.observe.torch_internals import WORKER_LOOP, carries_data
 
 _DATASET, _TASKS, _RESULTS = 1, 2, 3  # places among the arguments of the worker loop
@@ -19,7 +22,10 @@ class Fetched(NamedTuple):
 
     batch: Any
     facts: bytes
-    """JSON: ``{"task": number, "worker": number, "states": [[name, before, after], …]}``, digests as hexadecimal."""
+    """JSON: ``{"task": number, "worker": number, "states": [[name, before, after], …]}``, digests as hexadecimal.
+
+    With the first batch of a further pass also ``settings``: the integers that each data set with ``set_epoch`` keeps.
+    """
 
 
 def observed_worker_loop(*arguments: Any) -> None:
@@ -36,6 +42,9 @@ class _WorkerWatch:
         self._worker = worker
         self._private = PrivateGenerators(dataset)
         self._before: dict[str, bytes] = {}
+        self._datasets = epoch_datasets(dataset)
+        self._settings: list[Settings] = []
+        self._tells_settings = False
 
     def begin(self) -> None:
         """Look at the states before a batch is fetched."""
@@ -46,11 +55,22 @@ class _WorkerWatch:
         """Look at the states after a batch was fetched, and return the facts about it."""
         states = [(name, self._before.get(name), after) for name, after in self._states().items()]
         rows = [[name, before.hex(), after.hex()] for name, before, after in states if before is not None]
-        return json.dumps({"task": task, "worker": self._worker, "states": rows}).encode()
+        facts: dict[str, Any] = {"task": task, "worker": self._worker, "states": rows}
+        if self._tells_settings:
+            self._tells_settings = False
+            facts["settings"] = self._settings
+        return json.dumps(facts).encode()
 
     def new_pass(self) -> None:
         """Take note that a worker that stays goes on with a new pass."""
         self._private.new_pass()
+        self._tells_settings = bool(self._datasets)
+        self._settings = [integers_of(thing) for thing in self._datasets]
+
+    def obey(self, word: SetEpoch) -> None:
+        """Set the epoch of this worker's copy of a data set."""
+        if word.place < len(self._datasets):
+            self._datasets[word.place].set_epoch(*word.arguments)
 
     def _states(self) -> dict[str, bytes]:
         return {**dict(process_states()), **self._private.states()}
@@ -65,6 +85,9 @@ class _Tasks:
 
     def get(self, *args: Any, **kwargs: Any) -> Any:
         task = self._queue.get(*args, **kwargs)
+        while isinstance(task, SetEpoch):
+            self._watch.obey(task)
+            task = self._queue.get(*args, **kwargs)
         if isinstance(task, tuple):
             self._watch.begin()
         elif task is not None:
