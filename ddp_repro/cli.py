@@ -12,6 +12,7 @@ from typing import Any
 import hydra
 from hydra.core.config_store import ConfigStore
 from omegaconf import DictConfig, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
 
 from ddp_repro.conf_dir import CONF_DIR
 from ddp_repro.errors import ExitCode, ReproError, Verdict
@@ -86,10 +87,10 @@ def _compose(command: Command, typed: list[str]) -> list[Any]:
 
     Nothing is run inside Hydra, which would print a traceback and exit with 1. Raises ReproError with Hydra's words.
     """
-    composed: list[Any] = []
+    composed: list[DictConfig] = []
 
     def task(config: DictConfig) -> None:
-        composed.append(OmegaConf.to_object(config))
+        composed.append(config)
 
     ConfigStore.instance().store(name=f"{command.name}_schema", node=command.schema)
     sys.argv[1:] = own_workload(typed)
@@ -100,7 +101,14 @@ def _compose(command: Command, typed: list[str]) -> list[Any]:
     except SystemExit as stop:
         if stop.code not in (0, None):
             raise ReproError(in_short(told.getvalue()), hint=_cfg_hint(command)) from None
-    return composed
+    return [_settings(command, config) for config in composed]
+
+
+def _settings(command: Command, config: DictConfig) -> Any:
+    try:
+        return OmegaConf.to_object(config)
+    except OmegaConfBaseException as error:  # a value that must be given is missing
+        raise ReproError(str(error).splitlines()[0], hint=_cfg_hint(command)) from error
 
 
 def in_short(told: str) -> str:
@@ -119,10 +127,10 @@ def worst(codes: list[ExitCode]) -> ExitCode:
 def own_workload(arguments: list[str]) -> list[str]:
     """Return the arguments with ``workload._target_=…`` meaning a workload that has none of the defaults' keys."""
     custom = any(argument.startswith(CUSTOM_TARGET) for argument in arguments)
-    if not custom or any(argument.startswith("workload=") for argument in arguments):
+    if not custom or any(argument.startswith("workload=") for argument in arguments if argument != "workload=custom"):
         return arguments
     opened = [f"++{argument}" if argument.startswith("workload.") else argument for argument in arguments]
-    return ["workload=custom", *opened]
+    return ["workload=custom", *(argument for argument in opened if argument != "workload=custom")]
 
 
 def _cfg_hint(command: Command) -> str:

@@ -8,6 +8,7 @@ from ddp_repro.run.determinism import check_ranges
 from ddp_repro.workload.script import read_script
 
 LEVELS = ("same-stack",)
+LONGEST_S = 864_000.0  # ten days: a socket's timeout must be a finite number
 
 
 def validate_launch(config: RecordConfig) -> None:
@@ -22,8 +23,14 @@ def validate_launch(config: RecordConfig) -> None:
         raise ReproError(f"data.num_workers={config.data.num_workers} is not possible.", hint="Use 0 or more workers.")
     if not 0 <= config.seed < 2**63:
         raise ReproError(f"seed={config.seed} is not possible.", hint="Use a seed from 0 to 2**63 - 1.")
-    if config.launcher.timeout_s <= 0 or config.launcher.grace_s < 0:
-        raise ReproError("launcher.timeout_s must be above 0 and launcher.grace_s at least 0 (seconds).")
+    if not (0 < config.launcher.timeout_s <= LONGEST_S and 0 <= config.launcher.grace_s <= LONGEST_S):
+        raise ReproError(
+            f"launcher.timeout_s={config.launcher.timeout_s:g} with launcher.grace_s={config.launcher.grace_s:g} "
+            "is not possible.",
+            hint="Both are in seconds: the first above 0, the second 0 or more, neither longer than ten days.",
+        )
+    if config.ddp.bucket_cap_mb is not None and not 0 < config.ddp.bucket_cap_mb < 2**20:
+        raise ReproError(f"ddp.bucket_cap_mb={config.ddp.bucket_cap_mb:g} is not possible.", hint="Use MiB above 0.")
     if config.data.persistent_workers and config.data.num_workers == 0:
         raise ReproError("data.persistent_workers=true needs workers.", hint="Set data.num_workers to 1 or more.")
     check_ranges(config.determinism)

@@ -204,11 +204,10 @@ CAUSES: Final[dict[str, Cause]] = {
         advice="look at which step overflowed, and whether the scaler's state is saved and restored",
     ),
     "other-end": Cause(
-        title="other final parameters",
-        message="{name} ends with other bits; one of the two was not observed (capture=off), so where they part is "
-        "not known",
-        advice="launch each variant twice: if the launches of one differ too, look there first; if not, the variants "
-        "do not train alike: compare them with both observed",
+        title="another end",
+        message="{name} ends with other bits, and no step that was observed shows where they part",
+        advice="look for what changes the model or draws after the last step or in evaluation; where one launch was "
+        "not observed (capture=off), observe both",
     ),
     "observation": Cause(
         title="an observation differs",

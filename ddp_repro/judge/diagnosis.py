@@ -61,7 +61,7 @@ def _other_end(a: Launch, b: Launch, found: LaunchDivergence, first: Divergence)
         name=first.name,
         names=first.names[first.phase],
     )
-    detail = f"{first.differing:,} of {first.compared:,} parameters and buffers differ"
+    detail = f"{first.differing:,} of {first.compared:,} final parameters, buffers and validation results differ"
     return finding("other-end", place, {"name": first.name}, detail=detail)
 
 

@@ -1,5 +1,6 @@
-"""What ranks ended with, where a launch was not observed: the digests of parameters and buffers that they left."""
+"""What ranks ended with: the digests of parameters and buffers that they left, and what validation gave."""
 
+from collections.abc import Sequence
 from typing import Final
 
 from ddp_repro.judge.comparison import Divergence, Kind
@@ -8,7 +9,7 @@ from ddp_repro.judge.rows import causal_place
 from ddp_repro.judge.wording import numbered
 from ddp_repro.trace.launch import Launch
 
-_HELD: Final = ("param", "buffer")
+_HELD: Final = ("param", "buffer", "metric")
 _OFF: Final = "off"
 
 
@@ -42,6 +43,17 @@ def compare_finals(a: Launch, b: Launch) -> LaunchDivergence | None:
     first = min(by_rank.values(), key=lambda divergence: divergence.place)
     blamed = tuple(rank for rank, divergence in by_rank.items() if divergence.place == first.place)
     return LaunchDivergence(first=first, ranks=blamed, reached=(), by_rank=by_rank, missing=missing, at_end=True)
+
+
+def left_no_end(launches: Sequence[Launch]) -> list[str]:
+    """Return a sentence on each rank that does not say what it ended with where others do."""
+    if not any(launch.finals for launch in launches):
+        return []
+    return [
+        f"launch {launch.index}: {numbered('rank', ranks)} did not say what training ended with (rank-<r>.final.json)"
+        for launch in launches
+        if (ranks := [rank for rank in sorted(launch.traces) if rank not in launch.finals])
+    ]
 
 
 def _digests(launch: Launch, rank: int) -> dict[str, dict[str, object]]:

@@ -5,7 +5,7 @@ from typing import Final
 
 import numpy as np
 
-from ddp_repro.judge.finals import no_end_told, was_observed
+from ddp_repro.judge.finals import left_no_end, no_end_told, was_observed
 from ddp_repro.judge.findings import FieldDifference
 from ddp_repro.judge.identity import in_words, refused
 from ddp_repro.judge.wording import listed, numbered
@@ -57,7 +57,8 @@ def common_problems(
     Variants may be captured at different levels, which their identities tell of.
     """
     numbers = [launch.index for launch in launches]
-    problems = [f"the identities differ: {in_words(difference, numbers)}" for difference in refused(differences)]
+    problems = [] if any(launch.problems for launch in launches) else left_no_end(launches)
+    problems += [f"the identities differ: {in_words(difference, numbers)}" for difference in refused(differences)]
     paths = [launch.path.resolve() for launch in launches]
     again = dict.fromkeys(path for path in paths if paths.count(path) > 1)
     problems += [f"{path} was given {paths.count(path)} times: no launch is compared with itself" for path in again]

@@ -46,7 +46,7 @@ class Comparing:
         if not (was_observed(a) and was_observed(b)):
             return compare_finals(a, b)
         one, other, _ = self.sides(a, b)
-        return compare_launches(one, other)
+        return compare_launches(one, other) or compare_finals(a, b)
 
     def finding(self, a: Launch, b: Launch, *, before: int | None = None) -> Finding | None:
         """Return the finding on where two launches first differ; with ``before``, only over steps below it."""
@@ -57,6 +57,9 @@ class Comparing:
         found = compare_launches(one, other, before=before)
         if found is not None and before is not None:
             found = None if found.first is None else replace(found, missing=())
+        if found is None and before is None:
+            found = compare_finals(a, b)  # all that was observed is equal, and still they may end differently
+            return None if found is None else self._told(a, b, diagnose(a, b, found))
         if found is None:
             return None
         if not self.are_twins(a, b):

@@ -1,6 +1,9 @@
 """Names and digests of everything in a batch, however it is nested."""
 
+import dataclasses
+import re
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
 from typing import Any, Final
 
 import torch
@@ -10,6 +13,7 @@ from ddp_repro.observe.recorder import Scalar, integers, number, text
 
 _LEAVES: Final = 256  # recorded by name; what a batch holds beyond them goes into one row
 _DEPTH: Final = 8
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 
 Leaf = tuple[str, Scalar]
 
@@ -47,8 +51,19 @@ def _parts(thing: Any) -> list[tuple[str, Any]] | None:
         return [(f".{key}", getattr(thing, key)) for key in thing._fields]
     if isinstance(thing, (list, tuple)):
         return [(f"[{index}]", value) for index, value in enumerate(thing)]
-    attributes = getattr(thing, "__dict__", None)
+    if dataclasses.is_dataclass(thing) and not isinstance(thing, type):
+        return [(f".{field.name}", getattr(thing, field.name, None)) for field in dataclasses.fields(thing)]
+    attributes = getattr(thing, "__dict__", None) or _slots(thing)
     return [(f".{key}", value) for key, value in attributes.items()] if attributes else None
+
+
+def _slots(thing: Any) -> dict[str, Any]:
+    names = [name for kind in type(thing).__mro__ for name in _listed(kind.__dict__.get("__slots__", ()))]
+    return {name: getattr(thing, name) for name in names if hasattr(thing, name)}
+
+
+def _listed(slots: Any) -> list[str]:
+    return [slots] if isinstance(slots, str) else list(slots)
 
 
 def _fact(thing: Any) -> Scalar | None:
@@ -57,19 +72,32 @@ def _fact(thing: Any) -> Scalar | None:
         return spec.text, digest, None
     if isinstance(thing, (bool, int, float)):
         return number(thing)
-    if isinstance(thing, str):
-        return text(thing)
     if isinstance(thing, (bytes, bytearray)):
         return "bytes", bytes_digest(thing, "bytes"), None
     if hasattr(thing, "tobytes") and hasattr(thing, "dtype"):
-        return _array(thing)
-    return None
+        return array_fact(thing)
+    told = _told(thing)
+    return None if told is None else text(told)
 
 
-def _array(array: Any) -> Scalar:
-    """Return the fact that a NumPy array or scalar is (one of objects by its items' text)."""
+def _told(thing: Any) -> str | None:
+    """Return the text of what is best told as one; a set's items in order, since its own order is chance."""
+    if isinstance(thing, str):
+        return thing
+    if isinstance(thing, complex):
+        return repr(thing)
+    return repr(sorted(without_addresses(item) for item in thing)) if isinstance(thing, AbstractSet) else None
+
+
+def without_addresses(thing: Any) -> bytes:
+    """Return a text for ``thing`` that is the same in every process: memory addresses are taken out."""
+    return _ADDRESS.sub("", repr(thing)).encode("utf-8", "surrogatepass")
+
+
+def array_fact(array: Any) -> Scalar:
+    """Return the fact that a NumPy array or scalar is (one of objects by its items' text, without addresses)."""
     spec = f"numpy {array.dtype}[{','.join(map(str, array.shape))}]"
-    content = repr(array.tolist()).encode() if array.dtype.hasobject else array.tobytes()
+    content = without_addresses(array.tolist()) if array.dtype.hasobject else array.tobytes()
     return spec, bytes_digest(content, spec), None
 
 
@@ -86,4 +114,8 @@ def index_facts(indices: Any) -> list[tuple[str, bytes, float | list[float] | No
     """
     batch = indices if isinstance(indices, (list, tuple)) else [indices]
     whole = integers(batch)
-    return [whole] if whole is not None else [text(x if isinstance(x, str) else repr(x)) for x in batch]
+    return (
+        [whole]
+        if whole is not None
+        else [text(x if isinstance(x, str) else without_addresses(x).decode()) for x in batch]
+    )

@@ -136,7 +136,7 @@ def integers(values: Sequence[SupportsIndex]) -> tuple[str, bytes, list[float]] 
     """Return ``number`` of each of n integers, with their digests one after the other; ``None`` for other things."""
     try:
         packed = struct.pack(f"<{len(values)}q", *values)
-    except struct.error:
+    except (struct.error, TypeError, ValueError, RuntimeError):  # tensors and arrays have an __index__ that may refuse
         return None
     digests = [bytes_digest(packed[at : at + 8], "int64[]") for at in range(0, len(packed), 8)]
     return "int64[]", b"".join(digests), [float(value) for value in memoryview(packed).cast("q")]

@@ -64,6 +64,10 @@ class Unmanaged:
         elif self._without_hook:
             self._hook_unfrozen()
 
+    def optimized_ids(self) -> set[int]:
+        """Return the identities of all parameters that an optimizer of this process has."""
+        return {id(parameter) for optimizer in self._optimizers for parameter in _parameters(optimizer)}
+
     def record_buffers(self) -> None:
         """Record the buffers of the modules that hold such parameters, as the step leaves them."""
         self._record_slots("buffer", self._buffers)

@@ -89,7 +89,14 @@ def _make_launch(plan: Plan, variant: int, launch: int, watcher: Watcher) -> Lau
     return run_world(
         WorldPlan(
             folder=folder,
-            argv=[sys.executable, "-u", "-m", "ddp_repro.run.rank", str(folder.path), str(config_file)],
+            argv=[
+                sys.executable,
+                "-u",
+                "-m",
+                "ddp_repro.run.rank",
+                str(folder.path.resolve()),
+                str(config_file.resolve()),
+            ],
             nproc=config.nproc,
             environ=launch_environment(config, os.environ),
             timeout_s=config.launcher.timeout_s,

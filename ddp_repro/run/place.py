@@ -9,6 +9,6 @@ from ddp_repro.trace.layout import RunFolder
 
 def place_run(output: OutputConfig) -> RunFolder:
     """Return the run's folder, claimed for this run alone; raise ReproError where it holds another run."""
-    if output.dir is None:
+    if not output.dir:
         return claim_run_folder(Path(output.root))
     return open_run_folder(Path(output.dir), overwrite=output.overwrite)

@@ -110,7 +110,9 @@ def _train_and_tell(rank: _Rank, workload: Workload) -> None:
     rank.pipe.send("planned", step=total_steps(rank.config, len(session.loader)))
     seed_training(rank.place.shard)
     history = train(session)
-    write_json(rank.folder.final(rank.place.rank), {**_final(session.model.module), "validation": history})
+    metrics = {f"epoch {int(result['epoch'])}": result["metric"].hex() for result in history}
+    final = {**_final(session.model.module), "metric": metrics, "validation": history}
+    write_json(rank.folder.final(rank.place.rank), final)
 
 
 def _final(model: nn.Module) -> dict[str, Any]:

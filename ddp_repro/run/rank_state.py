@@ -76,7 +76,8 @@ class RankState:
     def failure(self, number: int, log: Path) -> str:
         """Return what went wrong with this rank, of that number, in one sentence."""
         if self.error is not None:
-            return f"rank {number}: {self.error.text} {self.error.hint}".strip()
+            hint = self.error.hint or f"see {log}"
+            return f"rank {number}: {self.error.text.rstrip('.')}; {hint}"
         if self.leaving_for:
             return f"rank {number} after {self.last_step or 0} steps: {self.leaving_for} (see {log})"
         how = exit_text(self.process.returncode)

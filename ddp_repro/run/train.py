@@ -83,14 +83,21 @@ def train(session: Session) -> list[dict[str, float]]:
 
 def _train_epoch(session: Session, epoch: int, limit: int) -> int:
     session.model.train()  # type: ignore[no-untyped-call]
-    sampler = session.loader.sampler
-    if hasattr(sampler, "set_epoch"):
-        sampler.set_epoch(epoch)
+    set_epoch(session.loader, epoch)
     steps = 0
     for group in islice(_grouped(session.loader, session.config.train.accumulate), limit):
         take_step(session, group)
         steps += 1
     return steps
+
+
+def set_epoch(loader: "DataLoader[Any]", epoch: int) -> None:
+    """Tell the epoch to whatever in the loader wants to know it: sampler, batch sampler and the sampler within that."""
+    batch_sampler: Any = loader.batch_sampler
+    parts: list[Any] = [loader.sampler, batch_sampler, getattr(batch_sampler, "sampler", None)]
+    for part in parts:
+        if hasattr(part, "set_epoch"):
+            part.set_epoch(epoch)
 
 
 def _grouped(loader: "DataLoader[Any]", size: int) -> Iterator[list[Any]]:

@@ -94,7 +94,7 @@ def test_an_error_that_a_rank_told_is_the_reason(tmp_path: Path) -> None:
     """
     record = run(tmp_path, body)
     assert record.outcome == "failed"
-    assert record.reason == "rank 1: no such file. Name one."
+    assert record.reason == "rank 1: no such file; Name one."
 
 
 def test_a_hang_is_ended_with_the_stacks_in_the_log(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ddp_repro.observe.content import array_fact
 from ddp_repro.observe.digest import REPLICATED, observation
 from ddp_repro.observe.recorder import Recorder, Row, Scalar, number, text
 from ddp_repro.observe.replacement import Detach
@@ -179,11 +180,22 @@ class _OptimizerProbe:
             alone = id(parameter) not in under_ddp
             text_of = spec.texts[standing_alone(parameter)] if alone else spec.texts[id(parameter) in managed]
             rows.append((step, "param", name, text_of, digest, None))
-        self._recorder.add_rows(rows)
+        self._recorder.add_rows([*rows, *self._idle_parameters()])
         self._record_buffers()
         for stepped in [optimizer, *self._counter.inner]:
             self._record_state(stepped)
         self._record_hyperparameters(optimizer, plan, shared=_shares_settings(optimizer, plan, managed))
+
+    def _idle_parameters(self) -> list[Row]:
+        """Return the rows of parameters under DDP that no optimizer steps: frozen ones, teachers, hand-made updates."""
+        stepped = self._scene.unmanaged.optimized_ids()
+        rows: list[Row] = []
+        for replica in self._scene.replicas:
+            for slot, parameter, managed in replica.parameters:
+                if id(parameter) not in stepped:
+                    spec, digest = observation(parameter)
+                    rows.append((self._recorder.step, "param", slot.name, spec.texts[managed], digest, None))
+        return rows
 
     def _record_buffers(self) -> None:
         for replica in self._scene.replicas:
@@ -206,6 +218,9 @@ class _OptimizerProbe:
                     rows.append((step, "optimizer", place, spec.text, digest, None))
                 else:
                     rows.extend((step, "optimizer", *leaf) for leaf in _leaves(place, value))
+        for key, value in state.items():
+            if isinstance(key, (str, int)):  # what belongs to no parameter
+                rows.extend((step, "optimizer", *leaf) for leaf in _leaves(f"state.{key}", value))
         self._recorder.add_rows(rows)
 
     def _record_hyperparameters(self, optimizer: Optimizer, plan: _Plan, *, shared: bool) -> None:
@@ -246,6 +261,8 @@ def _leaves(place: str, value: Any) -> Iterator[tuple[str, str, bytes, float | N
         yield (place, *number(value))
     elif isinstance(value, str):
         yield (place, *text(value))
+    elif hasattr(value, "tobytes") and hasattr(value, "dtype"):
+        yield (place, *array_fact(value))
     elif isinstance(value, dict):
         for key, part in value.items():
             yield from _leaves(f"{place}.{key}", part)
