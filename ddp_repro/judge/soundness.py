@@ -38,6 +38,7 @@ def launch_problems(launch: Launch, *, by_end: bool = False, is_ignoring: bool =
     looks: list[Callable[[Launch], Iterator[str]]] = [_missing, _not_whole]
     looks += [_unended] if by_end else []
     looks += [] if by_end and not was_observed(launch) else [_all_ignored if is_ignoring else _unobserved]
+    looks += [] if is_ignoring else [_unstepped]
     for look in looks:
         # What follows from a problem that is known is not worth a sentence of its own.
         problems = problems or list(look(launch))
@@ -120,6 +121,16 @@ def _unobserved(launch: Launch) -> Iterator[str]:
         yield f"nothing was observed in launch {launch.index}{where}: no loss, gradient or parameter of any step"
 
 
+def _unstepped(launch: Launch) -> Iterator[str]:
+    """Yield why nothing can be said where what the steps left was never seen."""
+    ranks = [rank for rank, trace in sorted(launch.traces.items()) if not _observed(trace, ("param",))]
+    if ranks and was_observed(launch):
+        yield (
+            f"launch {launch.index}, {numbered('rank', ranks)}: no parameter was observed after a step; only optimizers "
+            "that are torch.optim.Optimizer are seen"
+        )
+
+
 def _all_ignored(launch: Launch) -> Iterator[str]:
     """Yield why nothing is left to be judged, where some observations are ignored."""
     for problem in _unobserved(launch):
@@ -143,5 +154,9 @@ def blind_spots(launches: Sequence[Launch]) -> list[str]:
 
 
 def _observed_training(trace: Trace) -> bool:
-    codes = [code for code, phase in enumerate(trace.phases) if phase in _TRAINING]
+    return _observed(trace, _TRAINING)
+
+
+def _observed(trace: Trace, phases: Sequence[str]) -> bool:
+    codes = [code for code, phase in enumerate(trace.phases) if phase in phases]
     return bool(np.isin(trace.phase, codes).any())

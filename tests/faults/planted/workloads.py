@@ -236,3 +236,70 @@ def own_loader_of_ours() -> Workload:
         return make_loader(request.dataset, seed=request.seed, batch_size=request.batch_size)
 
     return replace(clean(), train_loader=loader)
+
+
+def noisy_evaluation() -> Workload:
+    """The validation metric draws from a generator that nobody seeds; training itself is clean."""
+    workload = clean()
+    assert workload.metric is not None
+    measure = workload.metric
+
+    def metric(model: nn.Module, batch: Any) -> tuple[float, int]:
+        total, count = measure(model, batch)
+        return total + random.SystemRandom().random(), count
+
+    return replace(workload, metric=metric)
+
+
+class _WithTeacher(nn.Module):
+    def __init__(self, student: nn.Module) -> None:
+        super().__init__()
+        self.student = student
+        self.scale = nn.Parameter(torch.ones(3), requires_grad=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.student(images)
+        return logits
+
+
+def _with_frozen_parameter(draw: Callable[[], float]) -> Workload:
+    workload = clean()
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        with torch.no_grad():
+            dict(model.named_parameters())["module.scale"].fill_(draw())
+        return workload.loss(model, batch)
+
+    return replace(workload, model=_WithTeacher(workload.model), loss=loss)
+
+
+def noisy_frozen_parameter() -> Workload:
+    """A parameter that no optimizer steps gets noise that nobody seeds, on every rank its own, and feeds nothing."""
+    return _with_frozen_parameter(random.SystemRandom().random)
+
+
+def steady_frozen_parameter() -> Workload:
+    """Clean twin of `noisy_frozen_parameter`."""
+    return _with_frozen_parameter(lambda: 2.0)
+
+
+class _Duck:
+    """Steps like an optimizer without being one, so nothing of it is observed."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._parameters = list(model.parameters())
+
+    def step(self) -> None:
+        with torch.no_grad():
+            for parameter in self._parameters:
+                if parameter.grad is not None:
+                    parameter.sub_(0.01 * parameter.grad * random.SystemRandom().random())
+
+    def zero_grad(self, **_: Any) -> None:
+        for parameter in self._parameters:
+            parameter.grad = None
+
+
+def unobserved_optimizer() -> Workload:
+    """An optimizer that torch does not know: its steps cannot be observed, so nothing may be concluded."""
+    return replace(clean(), optimizer=_Duck, scheduler=None)  # type: ignore[arg-type]
