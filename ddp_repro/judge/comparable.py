@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 
+from ddp_repro.judge.finals import common_ends
 from ddp_repro.judge.forwards import common_forwards
 from ddp_repro.judge.leftout import Marked, Reason, marked
 from ddp_repro.judge.loaders import leave_out_evaluation, leave_out_workers
@@ -31,7 +32,10 @@ def as_twins(a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
     Never left out are losses, gradients, parameters, the optimizer's state and settings that are numbers, buffers after
     a step, the batches of training passes, and the generators' states seen at them.
     """
-    return _without(a, b, _leave_out_of_twins)
+    one, other, left_out = _without(a, b, _leave_out_of_twins)
+    one, other, rows = common_ends(one, other, has_more_forwards=left_out[Reason.FORWARD] > 0)
+    left_out[Reason.END] += rows
+    return one, other, left_out
 
 
 def as_same(a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:

@@ -1,7 +1,8 @@
 """What ranks ended with: the digests of parameters and buffers that they left, and what validation gave."""
 
 from collections.abc import Sequence
-from typing import Final
+from dataclasses import replace
+from typing import Any, Final
 
 from ddp_repro.judge.comparison import Divergence, Kind
 from ddp_repro.judge.divergence import LaunchDivergence
@@ -43,6 +44,26 @@ def compare_finals(a: Launch, b: Launch) -> LaunchDivergence | None:
     first = min(by_rank.values(), key=lambda divergence: divergence.place)
     blamed = tuple(rank for rank, divergence in by_rank.items() if divergence.place == first.place)
     return LaunchDivergence(first=first, ranks=blamed, reached=(), by_rank=by_rank, missing=missing, at_end=True)
+
+
+def common_ends(a: Launch, b: Launch, *, has_more_forwards: bool) -> tuple[Launch, Launch, int]:
+    """Return two variants with the ends that both have, and how many values that leaves out.
+
+    Validation that only one of them made is none of the training's. Where one made more forwards, the last of them may
+    have broadcast the buffers of rank 0, whose own stay: those of other ranks are left out.
+    """
+    left_out = 0
+    finals: list[dict[int, dict[str, Any]]] = [dict(a.finals), dict(b.finals)]
+    for rank in a.finals.keys() & b.finals.keys():
+        held = [_digests(launch, rank) for launch in (a, b)]
+        common = held[0].get("metric", {}).keys() & held[1].get("metric", {}).keys()
+        for ends, own in zip(finals, held, strict=True):
+            kept = {**own, "metric": {name: value for name, value in own.get("metric", {}).items() if name in common}}
+            if has_more_forwards and rank > 0:
+                kept["buffer"] = {}
+            left_out += sum(map(len, own.values())) - sum(map(len, kept.values()))
+            ends[rank] = kept
+    return replace(a, finals=finals[0]), replace(b, finals=finals[1]), left_out
 
 
 def left_no_end(launches: Sequence[Launch]) -> list[str]:

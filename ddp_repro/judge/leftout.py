@@ -18,6 +18,7 @@ class Reason(StrEnum):
     FORWARD = "at the entry of forwards that only one made"
     WORKERS = "of the workers themselves, whose number differs"
     UNUSED = "of generators that nothing drew from"
+    END = "of how ranks ended (validation that only one made, buffers that its forwards broadcast)"
     SETTING = "that tell a setting (bucket layout, implementation of the optimizer)"
 
 

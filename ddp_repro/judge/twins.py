@@ -28,17 +28,17 @@ class Comparing:
         return self._variant(a) is not self._variant(b)
 
     def sides(self, a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
-        """Return two launches as they are compared, and what was left out of them: nothing where all is equal."""
+        """Return two launches as they are compared, and what was left out of them."""
         pair = a.index, b.index
         if pair not in self._known:
             self._known[pair] = self._sides(a, b)
         return self._known[pair]
 
     def _sides(self, a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
-        if compare_launches(a, b) is None:
-            return a, b, LeftOut()
         if self.are_twins(a, b):
             return as_twins(a, b)
+        if compare_launches(a, b) is None:
+            return a, b, LeftOut()
         return with_other_workers(a, b) if self.other_workers else as_same(a, b)
 
     def difference(self, a: Launch, b: Launch) -> LaunchDivergence | None:
@@ -46,7 +46,7 @@ class Comparing:
         if not (was_observed(a) and was_observed(b)):
             return compare_finals(a, b)
         one, other, _ = self.sides(a, b)
-        return compare_launches(one, other) or compare_finals(a, b)
+        return compare_launches(one, other) or compare_finals(one, other)
 
     def finding(self, a: Launch, b: Launch, *, before: int | None = None) -> Finding | None:
         """Return the finding on where two launches first differ; with ``before``, only over steps below it."""
@@ -58,7 +58,7 @@ class Comparing:
         if found is not None and before is not None:
             found = None if found.first is None else replace(found, missing=())
         if found is None and before is None:
-            found = compare_finals(a, b)  # all that was observed is equal, and still they may end differently
+            found = compare_finals(one, other)  # all that was observed is equal, and still they may end differently
             return None if found is None else self._told(a, b, diagnose(a, b, found))
         if found is None:
             return None

@@ -24,7 +24,8 @@ def leave_out_unused(a: Marked, b: Marked) -> None:
     """
     mine, theirs = _generators(a.trace), _generators(b.trace)
     for name in mine.keys() & theirs.keys():
-        rows = _rows(a.trace, mine[name]), _rows(b.trace, theirs[name])
+        rows = [_rows(side.trace, codes) for side, codes in ((a, mine[name]), (b, theirs[name]))]
+        rows = [kept[~side.left[kept]] for side, kept in zip((a, b), rows, strict=True)]
         if _moved(a.trace, mine[name]) or _moved(b.trace, theirs[name]):
             continue
         if not np.array_equal(a.trace.digest[rows[0]], b.trace.digest[rows[1]]):

@@ -26,7 +26,10 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a check of one script ended; ``document`` is its verdict.json, ``seconds`` its wall time."""
+    """How a check of one script ended; ``document`` is its verdict.json, ``seconds`` its wall time.
+
+    Where the command was refused before anything was launched, the document holds what was printed.
+    """
 
     code: int
     document: dict[str, Any]
@@ -64,9 +67,10 @@ def run(entry: Entry, which: str, folder: Path) -> Outcome:
         check=False,
     )
     written = folder / "run" / "verdict.json"
-    assert written.is_file(), done.stdout + done.stderr
-    document = json.loads(written.read_text())
-    assert done.stdout.splitlines()[-1] == document["verdict"]
+    told = done.stdout.splitlines()[-1] if done.stdout else ""
+    refused = {"verdict": told, "problems": [done.stderr], "findings": []}
+    document = json.loads(written.read_text()) if written.is_file() else refused
+    assert told == document["verdict"], done.stdout + done.stderr
     return Outcome(code=done.returncode, document=document, stdout=done.stdout, seconds=time.monotonic() - began)
 
 
@@ -124,7 +128,7 @@ def blamed(outcome: Outcome) -> list[str]:
 def _of_verdict(entry: Entry, outcome: Outcome) -> list[str]:
     expected = entry["expect"]["verdict"]
     wrong = [] if outcome.verdict == expected else [f"verdict {outcome.verdict}, not {expected}"]
-    return wrong if outcome.code == EXIT_CODES[outcome.verdict] else [*wrong, f"exit code {outcome.code}"]
+    return wrong if outcome.code == EXIT_CODES.get(outcome.verdict) else [*wrong, f"exit code {outcome.code}"]
 
 
 def _of_kind(entry: Entry, found: Mapping[str, Any]) -> list[str]:

@@ -4,12 +4,14 @@ A world takes seconds and there are over two hundred: the pairs that ``bank.yaml
 all of them with ``--full``.
 """
 
+import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.faults.bank_run import BANK, Entry, blamed, entries, mismatches, run
+from tests.faults.table import RESULTS, TABLE, table
 
 ENTRIES = entries()
 WITNESSES = {"launches", "ranks", "twins", "invariants", "identity"}
@@ -34,6 +36,12 @@ def test_the_suite_has_every_witness_and_every_verdict() -> None:
 
 def test_no_script_knows_the_product() -> None:
     assert [path.name for path in BANK.glob("*.py") if "ddp_repro" in path.read_text()] == []
+
+
+def test_the_documented_table_is_that_of_the_results() -> None:
+    results = json.loads(RESULTS.read_text())
+    assert set(results) == {one["id"] for one in ENTRIES}
+    assert TABLE.read_text() == table(ENTRIES, results)
 
 
 @pytest.mark.worlds

@@ -289,6 +289,43 @@ def test_another_end_of_a_variant_that_was_not_observed_is_found(tmp_path: Path)
     assert (one.cause, one.step, one.ranks, one.phase, one.name) == ("other-end", None, (1,), "param", "b")
 
 
+def _ending(written: Ranks, **changes: Any) -> dict[int, Any]:
+    finals = {
+        rank: {"param": {"a": "00"}, "buffer": {"m": f"{rank:02}"}, "metric": {"epoch 0": "0.5"}} for rank in written
+    }
+    return {rank: {**final, **changes.get(f"r{rank}", {})} for rank, final in finals.items()}
+
+
+def ended(root: Path, one: Ranks, other: Ranks, *finals: dict[int, Any]) -> Judgement:
+    sides = enumerate(zip((one, other), finals, strict=True))
+    return judged(root, one, other, **{f"l{at}": _writing(rows, at, finals=ends) for at, (rows, ends) in sides})
+
+
+def test_twins_must_end_alike_in_all_that_both_of_them_have(tmp_path: Path) -> None:
+    without = {rank: {**final, "metric": {}} for rank, final in _ending(TRAINING).items()}
+    found = ended(tmp_path / "one validates", TRAINING, TRAINING, _ending(TRAINING), without)
+    assert found.verdict is Verdict.REPRODUCIBLE
+    assert any("3 rows of how ranks ended" in note for note in found.notes)
+    other = _ending(TRAINING, r1={"metric": {"epoch 0": "0.6"}})
+    one = twin(ended(tmp_path / "other result", TRAINING, TRAINING, _ending(TRAINING), other))
+    assert (one.cause, one.phase, one.name, one.ranks) == ("other-end", "metric", "epoch 0", (1,))
+    other = _ending(TRAINING, r2={"buffer": {"m": "ff"}})
+    one = twin(ended(tmp_path / "other buffer", TRAINING, TRAINING, _ending(TRAINING), other))
+    assert (one.cause, one.phase, one.ranks) == ("other-end", "buffer", (2,))
+
+
+def test_an_evaluation_at_the_end_may_broadcast_buffers_and_change_nothing_else(tmp_path: Path) -> None:
+    last = evaluated(TRAINING, 9)
+    broadcast = {rank: {"buffer": {"m": "00"}} for rank in TRAINING}
+    handed_on = _ending(TRAINING, r1=broadcast[1], r2=broadcast[2])
+    assert ended(tmp_path / "clean", TRAINING, last, _ending(TRAINING), handed_on).verdict is Verdict.REPRODUCIBLE
+    moved = _ending(TRAINING, r0={"buffer": {"m": "ff"}}, r1=broadcast[1])
+    one = twin(ended(tmp_path / "planted", TRAINING, last, _ending(TRAINING), moved))
+    assert (one.cause, one.phase, one.ranks) == ("other-end", "buffer", (0,))
+    stepped = _ending(TRAINING, r2={"param": {"a": "ff"}})
+    assert twin(ended(tmp_path / "param", TRAINING, last, _ending(TRAINING), stepped)).phase == "param"
+
+
 @pytest.mark.parametrize("missing", [{}, {rank: {"param": {}} for rank in FINALS}, {0: FINALS[0], 1: FINALS[1]}])
 def test_without_an_end_nothing_is_concluded(missing: dict[int, Any], tmp_path: Path) -> None:
     for name, found in [

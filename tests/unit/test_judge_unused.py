@@ -2,9 +2,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from ddp_repro.errors import Verdict
+from ddp_repro.judge.comparable import as_twins
+from ddp_repro.judge.divergence import compare_launches
 from ddp_repro.judge.findings import Judgement
 from ddp_repro.judge.judgement import Rules, judge
-from tests.unit.synthetic import Ranks, Rows, Script, ranks, write_launch
+from ddp_repro.judge.leftout import Reason
+from tests.unit.synthetic import Ranks, Row, Rows, Script, launch_of, ranks, write_launch
 
 CLEAN = ranks(Script(world_size=3, workers=2))
 LOADER = "DistributedSampler[0]"
@@ -51,6 +54,17 @@ def test_a_workers_generator_that_never_moves_is_left_out_and_one_that_does_is_n
     assert still.verdict is Verdict.REPRODUCIBLE
     moving = judged(tmp_path / "moving", CLEAN, everywhere("worker0.numpy.before", "other"))
     assert (moving.findings[0].witness, moving.findings[0].phase) == ("launches", "rng")
+
+
+def test_equal_states_are_not_left_out_of_twins_for_an_evaluation_that_one_of_them_makes() -> None:
+    evaluated = {rank: list(rows) for rank, rows in CLEAN.items()}
+    for rows in evaluated.values():
+        at = next(at for at, row in enumerate(rows) if row.name.startswith("SequentialSampler") and "batch" in row.name)
+        rows.insert(at, Row(rows[at].step, "rng", "python", "state", "python never drawn"))
+    without = ranks(Script(world_size=3, workers=2, evaluate=False))
+    one, other, left_out = as_twins(launch_of(evaluated), launch_of(without, index=1))
+    assert compare_launches(one, other) is None
+    assert (left_out[Reason.UNUSED], left_out[Reason.EVALUATION] > 0) == (0, True)
 
 
 def test_equal_states_are_never_left_out(tmp_path: Path) -> None:
