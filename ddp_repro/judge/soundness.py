@@ -126,8 +126,8 @@ def _unstepped(launch: Launch) -> Iterator[str]:
     ranks = [rank for rank, trace in sorted(launch.traces.items()) if not _observed(trace, ("param",))]
     if ranks and was_observed(launch):
         yield (
-            f"launch {launch.index}, {numbered('rank', ranks)}: no parameter was observed after a step; only optimizers "
-            "that are torch.optim.Optimizer are seen"
+            f"launch {launch.index}, {numbered('rank', ranks)}: no parameter was observed after a step; only "
+            "optimizers that are torch.optim.Optimizer are seen"
         )
 
 
