@@ -1,5 +1,6 @@
 """Whether launches, and the ranks of one launch, are of the same identity, and which fields differ."""
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
@@ -139,7 +140,9 @@ def _differing(fields: Sequence[Mapping[str, Any]]) -> list[str]:
 
 
 def _same(a: Any, b: Any) -> bool:
-    """Compare as JSON does: ``1`` and ``True`` and ``1.0`` are not the same value."""
+    """Compare as JSON does: ``1`` and ``True`` and ``1.0`` are not the same value; NaN is the same as NaN."""
+    if isinstance(a, float) and isinstance(b, float) and math.isnan(a):
+        return math.isnan(b)
     if isinstance(a, list) and isinstance(b, list):
         return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
     return type(a) is type(b) and bool(a == b)

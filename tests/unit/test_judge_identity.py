@@ -137,3 +137,11 @@ def test_what_follows_from_the_world_size_is_not_told_beside_it() -> None:
         [launch(0, identity(experiment__placement=[0, 0])), launch(1, placed)], (), "same-stack"
     )
     assert [in_words(one, (0, 1)) for one in refused(spread)] == ["placement [0, 0] against [0, 1]"]
+
+
+def test_an_option_that_is_not_a_number_is_equal_to_itself() -> None:
+    launches = [
+        replace(launch_of(ranks(Script())), index=index, identities={0: identity(experiment__config__nan=float("nan"))})
+        for index in range(2)
+    ]
+    assert compare_identities(launches, (), "same-stack") == []
