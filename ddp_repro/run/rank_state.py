@@ -77,7 +77,7 @@ class RankState:
         """Return what went wrong with this rank, of that number, in one sentence."""
         if self.error is not None:
             hint = self.error.hint or f"see {log}"
-            return f"rank {number}: {self.error.text.rstrip('.')}; {hint}"
+            return f"rank {number}: {self.error.text.rstrip('.')}{' ' if hint.startswith('(') else '; '}{hint}"
         if self.leaving_for:
             return f"rank {number} after {self.last_step or 0} steps: {self.leaving_for} (see {log})"
         how = exit_text(self.process.returncode)
