@@ -12,6 +12,7 @@ from ddp_repro.judge.majority import outside_majority
 from ddp_repro.judge.rank_causes import Disagreement, rank_cause, where_stepped
 from ddp_repro.judge.rank_steps import other_steps
 from ddp_repro.judge.rows import REPLICATED, Index, Labels, Rows, causal_places, unified
+from ddp_repro.judge.unmanaged import of_replicas
 from ddp_repro.trace.launch import Launch
 
 
@@ -46,21 +47,20 @@ def first_disagreement(labels: Labels, rows: Mapping[int, Rows]) -> Disagreement
 def _replicated(labels: Labels, columns: Sequence[Rows], limit: int) -> list[Rows]:
     """Return of each rank what must be equal on all, in steps below ``limit``.
 
-    That is what is marked so, and the gradients that the optimizer gets for parameters that are. A forward that not
+    That is what is marked so, the gradients that the optimizer gets for parameters that are, and unmanaged parameters
+    that begin so. A forward that not
     every rank makes (one that evaluates alone) says nothing of the others.
     """
     marked = np.array([spec.endswith(REPLICATED) for spec in labels.specs], dtype=np.bool_)
     param, gradient = labels.phase("param"), labels.phase("grad_step")
     names = np.unique(np.concatenate([rows.name[(rows.phase == param) & marked[rows.spec]] for rows in columns]))
+    concerned = [
+        marked[rows.spec] | ((rows.phase == gradient) & np.isin(rows.name, names)) | by_hand
+        for rows, by_hand in zip(columns, of_replicas(labels, columns), strict=True)
+    ]
     return [
-        rows.take(
-            np.flatnonzero(
-                (marked[rows.spec] | ((rows.phase == gradient) & np.isin(rows.name, names)))
-                & (rows.step < limit)
-                & ~alone
-            )
-        )
-        for rows, alone in zip(columns, common_forwards(labels, columns), strict=True)
+        rows.take(np.flatnonzero(replicated & (rows.step < limit) & ~alone))
+        for rows, replicated, alone in zip(columns, concerned, common_forwards(labels, columns), strict=True)
     ]
 
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 from ddp_repro.judge.comparison import Divergence, Kind
 from ddp_repro.judge.evidence import Evidence, Told
 from ddp_repro.judge.identity import fields_of
-from ddp_repro.judge.passes import FACTS, Pass, passes_of, split_name
+from ddp_repro.judge.passes import FACTS, GUARD, GUARD_FIXED, Pass, passes_of, split_name
 from ddp_repro.judge.wording import listed
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
@@ -26,7 +26,7 @@ def data_cause(evidence: Evidence) -> Told:
     what = parts[1] if parts else ""
     if what == "index":
         return ("data-order" if _same_samples(evidence) else "data-indices"), {}
-    if what in FACTS or what == "end":
+    if what in (*FACTS, "end", GUARD, GUARD_FIXED):
         return "data-source", {}
     library = _unseeded(evidence)
     if library:

@@ -15,6 +15,8 @@ from ddp_repro.trace.reader import Trace
 FACTS: Final = (
     "pass", "length", "shuffle", "drop_last", "num_replicas", "sampler_rank", "epoch", "num_workers",
 )  # fmt: skip
+GUARD: Final = "guard"
+GUARD_FIXED: Final = "guard_fixed"
 _LOADER: Final = re.compile(r"([^\[\]]+\[\d+\])\.(.+)", re.DOTALL)
 _FIRST_ROWS: Final = 4096  # how far the content of the first batch is looked for behind its first index
 _OF_LOADERS: Final = ("data", "rng")

@@ -262,3 +262,60 @@ def test_a_rank_that_ends_by_itself_while_the_others_fail_is_found() -> None:
     assert (found.cause, found.step, found.ranks) == ("control-flow", 3, (1,))
     assert (found.phase, found.name) == ("optimizer", "step")
     assert "rank 1 ended after 3 optimizer steps, ranks 0, 2 and 3 went on" in found.message
+
+
+def _by_hand(written: Ranks) -> Ranks:
+    """Return the training without DDP: nothing is marked as replicated, and the optimizer's parameters as unmanaged."""
+    concerned = ("init", "grad_reduced", "grad_step", "param")
+
+    def spec(row: Row) -> str:
+        bare = row.spec.removesuffix(" replicated")
+        return f"{bare} unmanaged" if row.phase in concerned and row.name in PARAMETERS else bare
+
+    return {rank: [replace(row, spec=spec(row)) for row in rows] for rank, rows in written.items()}
+
+
+def _left_out(written: Ranks, name: str, *, until: int = 99) -> Ranks:
+    """Return the training with one parameter that each rank steps on its own, until it is averaged."""
+    phases = ("grad_reduced", "grad_step", "param")
+    return {
+        rank: [
+            replace(row, content=f"{row.content} of {rank}")
+            if row.name == name and row.phase in phases and row.step < until
+            else row
+            for row in rows
+        ]
+        for rank, rows in written.items()
+    }
+
+
+def test_a_parameter_that_averaging_by_hand_leaves_out_is_found() -> None:
+    found = found_in(_left_out(_by_hand(FOUR), "conv.bias"))
+    assert (found.cause, found.step, found.phase) == ("gradient-not-synchronised", 0, "grad_reduced")
+    assert (found.names, found.ranks) == (("conv.bias",), (0, 1, 2, 3))
+
+
+def test_parameters_kept_equal_by_hand_are_clean() -> None:
+    assert ranks_finding(launch_of(_by_hand(FOUR))) is None
+
+
+def test_parameters_that_are_averaged_now_and_then_are_not_blamed() -> None:
+    assert ranks_finding(launch_of(_left_out(_by_hand(FOUR), "conv.bias", until=3))) is None
+
+
+def test_parameters_with_which_the_ranks_begin_differently_are_their_own() -> None:
+    own = _left_out(_by_hand(FOUR), "conv.bias")
+    begun = {rank: changed(rows, f"own {rank}", phase="init", name="conv.bias") for rank, rows in own.items()}
+    assert ranks_finding(launch_of(begun)) is None
+
+
+def test_gradients_may_differ_where_the_parameters_do_not() -> None:
+    """An optimizer that reduces by itself, within its step."""
+    written = {
+        rank: [
+            replace(row, content=f"{row.content} of {rank}") if row.phase in ("grad_reduced", "grad_step") else row
+            for row in rows
+        ]
+        for rank, rows in _by_hand(FOUR).items()
+    }
+    assert ranks_finding(launch_of(written)) is None

@@ -151,29 +151,33 @@ def test_a_stream_with_an_order_for_each_epoch_is_clean() -> None:
     assert streamed(passes(lambda number, at: f"{number} {at}", epochs=[0, 1, 2])) == []
 
 
-def guard(rank: int, said: str, *, number: int = 1) -> Ranks:
-    return {rank: [*train_step(4, rank), Row(4, "data", f"{STREAM}.guard", said, f"{number}", number)]}
+def guard(rank: int, reason: int, *, name: str = "guard") -> Ranks:
+    begun = facts(4, STREAM, {"pass": 1, "num_workers": 0})
+    return {rank: [*train_step(3, rank), *begun, Row(4, "data", f"{STREAM}.{name}", "int64[]", f"{reason}", reason)]}
 
 
 def guarded(written: Ranks, known: Sequence[Finding] = ()) -> tuple[list[Finding], list[str]]:
     return guard_findings(0, {rank: trace_of(rows, rank=rank) for rank, rows in written.items()}, known)
 
 
-@pytest.mark.parametrize(("said", "told"), [("not-called", "was not called"), ("not-reached", "but not on what")])
-def test_what_the_guard_objects_to_is_a_finding(said: str, told: str) -> None:
-    (found,), notes = guarded({**guard(0, said), **guard(2, said)})
+@pytest.mark.parametrize(
+    ("reason", "told"), [(1, "was not called"), (2, "did not reach the copies"), (7, "had no effect")]
+)
+def test_what_the_guard_objects_to_is_a_finding(reason: int, told: str) -> None:
+    (found,), notes = guarded({**guard(0, reason), **guard(2, reason)})
     assert (found.cause, found.step, found.ranks, found.phase) == ("epoch-guard", 4, (0, 2), "data")
     assert found.name == f"{STREAM}.guard"
+    assert f"{STREAM}, pass 1: set_epoch" in found.message
     assert told in found.message
     assert notes == []
 
 
 def test_what_the_guard_mended_is_a_note() -> None:
-    found, notes = guarded({**guard(0, "fixed"), **guard(1, "fixed")})
+    found, notes = guarded({**guard(0, 1, name="guard_fixed"), **guard(1, 1, name="guard_fixed")})
     assert found == []
     assert notes == [f"{STREAM}: set_epoch was called for 1 pass on ranks 0 and 1 (epoch_guard=fix)"]
 
 
 def test_the_order_itself_says_more_than_the_guard() -> None:
     known = streamed(passes(lambda number, at: f"{at}", epochs=[0, 1]))
-    assert guarded(guard(0, "not-reached"), known)[0] == []
+    assert guarded(guard(0, 2), known)[0] == []
