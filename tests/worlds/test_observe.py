@@ -409,6 +409,10 @@ class Rows:
     def append(self, *row: Any) -> None:
         self.values.setdefault(row[2], []).append(row[5])
 
+    def extend(self, rows: Any) -> None:
+        for row in rows:
+            self.append(*row)
+
     def append_many(self, *rows: Any) -> None:
         self.values.setdefault(rows[2], []).extend(rows[5])
 
