@@ -55,17 +55,20 @@ def entries() -> list[Entry]:
 
 
 def run(entry: Entry, which: str, folder: Path) -> Outcome:
-    """Check the ``planted`` or the ``clean`` script of a pair; ``folder`` gets the run and is where it is started."""
+    """Check the ``planted`` or the ``clean`` script of a pair; ``folder`` gets the run and is where it is started.
+
+    Where the entry says so, the planted one is recorded several times instead, and the records are compared.
+    """
     began = time.monotonic()
-    done = subprocess.run(
-        command(entry, which, folder),
-        cwd=folder,
-        env=_environment(entry.get("environment", {})),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
+    records = entry.get("records", []) if which == "planted" else []
+    for number, overrides in enumerate(records):
+        done = _started(entry, ["record", *_of_script(entry, which), *overrides, f"output.dir=record-{number}"], folder)
+        assert done.returncode == 0, done.stdout + done.stderr
+    runs = ",".join(f"record-{number}" for number in range(len(records)))
+    asked = (
+        ["compare", f"runs=[{runs}]"] if records else ["check", *_of_script(entry, which), *_overrides(entry, which)]
     )
+    done = _started(entry, [*asked, "output.dir=run"], folder)
     written = folder / "run" / "verdict.json"
     told = done.stdout.splitlines()[-1] if done.stdout else ""
     refused = {"verdict": told, "problems": [done.stderr], "findings": []}
@@ -74,23 +77,30 @@ def run(entry: Entry, which: str, folder: Path) -> Outcome:
     return Outcome(code=done.returncode, document=document, stdout=done.stdout, seconds=time.monotonic() - began)
 
 
-def command(entry: Entry, which: str, folder: Path) -> list[str]:
-    """Return what a person would type."""
+def _started(entry: Entry, asked: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run what a person would type after ``python -m ddp_repro.``, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", f"ddp_repro.{asked[0]}", *asked[1:]],
+        cwd=folder,
+        env=_environment(entry.get("environment", {})),
+        capture_output=True,
+        text=True,
+        timeout=TIMEOUT_S,
+        check=False,
+    )
+
+
+def _of_script(entry: Entry, which: str) -> list[str]:
+    arguments = [f"workload.args='{entry['args']}'"] if entry.get("args") else []
+    world = [] if which == "planted" and "records" in entry else [f"nproc={entry.get('nproc', RANKS)}"]
+    return ["workload=script", f"workload.path={BANK / entry['id']}_{which}.py", *world, *arguments]
+
+
+def _overrides(entry: Entry, which: str) -> list[str]:
     overrides = entry.get("overrides", [])
     if which == "clean":
         overrides = entry.get("clean_overrides", overrides)
-    arguments = [f"workload.args='{entry['args']}'"] if entry.get("args") else []
-    return [
-        sys.executable,
-        "-m",
-        "ddp_repro.check",
-        "workload=script",
-        f"workload.path={BANK / entry['id']}_{which}.py",
-        f"nproc={entry.get('nproc', RANKS)}",
-        f"output.dir={folder / 'run'}",
-        *arguments,
-        *(override.strip() for override in overrides),
-    ]
+    return [override.strip() for override in overrides]
 
 
 def _environment(changes: Mapping[str, str | None]) -> dict[str, str]:
