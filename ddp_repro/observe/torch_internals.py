@@ -78,11 +78,6 @@ def index_sampler(loader: DataLoader[Any]) -> object:
     return loader._index_sampler
 
 
-def batches_indices(loader: DataLoader[Any]) -> bool:
-    """Tell whether one draw of the index sampler is a batch of indices (and not one index)."""
-    return bool(loader._auto_collation)
-
-
 def draws_indices(loader: DataLoader[Any]) -> bool:
     """Tell whether the loader has indices at all (an ``IterableDataset`` has none)."""
     return bool(loader._dataset_kind == _dataloader._DatasetKind.Map)

@@ -22,13 +22,12 @@ from ddp_repro.run.script_rank import run_script_rank
 from ddp_repro.run.train import prepare, total_steps, train
 from ddp_repro.run.world import Place, join, leave, read_place
 from ddp_repro.trace.document import write_json
+from ddp_repro.trace.launch import FINAL_SCHEMA
 from ddp_repro.trace.layout import LaunchFolder
 from ddp_repro.trace.schema import TraceMeta
 from ddp_repro.trace.writer import TraceWriter
 from ddp_repro.workload.definition import Workload
 from ddp_repro.workload.factory import load_workload
-
-FINAL_SCHEMA = 1
 
 log = logging.getLogger(__name__)
 
