@@ -1,4 +1,8 @@
-"""Runs a command of the product as a person would: in a process of its own, from a folder of its own."""
+"""Runs a command of the product as a person would: in a process of its own, from a folder of its own.
+
+Unless ``real=True`` says otherwise, that process and its ranks are forks of one that has imported everything
+(`tests.prefork`): the same code, a third of the time.
+"""
 
 import json
 import os
@@ -8,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from tests.prefork import client
 
 PLANTED = Path(__file__).parent / "faults"
 TINY = ("workload.size=tiny", "train.max_steps=4")
@@ -45,19 +51,31 @@ def arguments(command: str, overrides: Sequence[str]) -> list[str]:
 
 
 def run(
-    command: str, *overrides: str, cwd: Path, extra: Mapping[str, str] | None = None, timeout_s: float = 240
+    command: str,
+    *overrides: str,
+    cwd: Path,
+    extra: Mapping[str, str] | None = None,
+    timeout_s: float = 240,
+    real: bool = False,
 ) -> Done:
     """Run ``command``; where ``output.dir`` is among the overrides, its verdict is read."""
-    done = subprocess.run(
-        arguments(command, overrides),
-        cwd=cwd,
-        env=environment(extra),
-        capture_output=True,
-        text=True,
-        timeout=timeout_s,
-        check=False,
-    )
+    done = call([command, *overrides], cwd=cwd, environ=environment(extra), timeout_s=timeout_s, real=real)
     return Done(code=done.returncode, stdout=done.stdout, stderr=done.stderr, verdict=read_verdict(cwd, overrides))
+
+
+def call(
+    words: Sequence[str], *, cwd: Path, environ: Mapping[str, str], timeout_s: float = 240, real: bool = False
+) -> "subprocess.CompletedProcess[str]":
+    """Run what a person would type after ``python -m ddp_repro.``, to its end."""
+    if real:
+        command = arguments(words[0], words[1:])
+        return subprocess.run(
+            command, cwd=cwd, env=dict(environ), capture_output=True, text=True, timeout=timeout_s, check=False
+        )
+    hash_seed = None if any(word.startswith("workload=script") for word in words) else "0"
+    return client.run(
+        [f"ddp_repro.{words[0]}", *words[1:]], cwd=cwd, environ=environ, timeout_s=timeout_s, hash_seed=hash_seed
+    )
 
 
 def read_verdict(cwd: Path, overrides: Sequence[str]) -> dict[str, Any] | None:

@@ -85,7 +85,7 @@ def assert_not_judged(done: Done, *told: str) -> None:
 @pytest.mark.usefixtures("_nothing_left")
 def test_a_rank_killed_in_mid_step(tmp_path: Path) -> None:
     extra = {"TMPDIR": str(tmp_path)}
-    done = run("check", f"{FAULTS}killed", "nproc=3", "output.dir=run", cwd=tmp_path, extra=extra)
+    done = run("check", f"{FAULTS}killed", "nproc=3", "output.dir=run", cwd=tmp_path, extra=extra, real=True)
     assert_not_judged(done, "rank 1 after 2 steps", "SIGKILL")
     trace = read_trace(RunFolder(tmp_path / "run").launch(0).trace(1))
     assert not trace.whole
@@ -96,7 +96,7 @@ def test_a_rank_killed_in_mid_step(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_nothing_left")
 def test_a_rank_that_raises(tmp_path: Path) -> None:
     extra = {"TMPDIR": str(tmp_path)}
-    done = run("check", f"{FAULTS}raising", "nproc=2", "output.dir=run", cwd=tmp_path, extra=extra)
+    done = run("check", f"{FAULTS}raising", "nproc=2", "output.dir=run", cwd=tmp_path, extra=extra, real=True)
     assert_not_judged(done, "rank 1: ValueError: the label 11 is unknown")
     assert "Traceback" in RunFolder(tmp_path / "run").launch(0).log(1).read_text()
 
@@ -105,9 +105,8 @@ def test_a_rank_that_raises(tmp_path: Path) -> None:
 def test_a_rank_that_hangs(tmp_path: Path) -> None:
     extra = {"TMPDIR": str(tmp_path)}
     began = time.monotonic()
-    done = run(
-        "check", f"{FAULTS}hanging", "nproc=2", "output.dir=run", "launcher.timeout_s=12", cwd=tmp_path, extra=extra
-    )
+    overrides = [f"{FAULTS}hanging", "nproc=2", "output.dir=run", "launcher.timeout_s=12"]
+    done = run("check", *overrides, cwd=tmp_path, extra=extra, real=True)
     assert time.monotonic() - began < 60
     assert_not_judged(done, "no step was completed for 12 s")
     assert "waits_for_ever" in RunFolder(tmp_path / "run").launch(0).log(0).read_text()
@@ -151,7 +150,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 @pytest.mark.usefixtures("_nothing_left")
 def test_a_full_disk(tmp_path: Path, small_disk: Path) -> None:
     overrides = ["nproc=2", "workload.size=tiny", "train.epochs=40", f"output.dir={small_disk / 'run'}"]
-    done = run("check", *overrides, cwd=tmp_path, extra={"TMPDIR": str(tmp_path)})
+    done = run("check", *overrides, cwd=tmp_path, extra={"TMPDIR": str(tmp_path)}, real=True)
     done.assert_short_refusal()
     assert "No space left on device" in done.stdout + done.stderr
     traces = [read_trace(RunFolder(small_disk / "run").launch(0).trace(rank)) for rank in range(2)]

@@ -6,7 +6,6 @@
 import json
 import os
 import subprocess
-import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -14,6 +13,8 @@ from pathlib import Path
 from typing import Any, Final
 
 import yaml
+
+from tests.command import call
 
 BANK: Final = Path(__file__).parent / "bank"
 EXIT_CODES: Final = {"REPRODUCIBLE": 0, "DIVERGED": 1, "NOT_JUDGED": 2}
@@ -78,16 +79,9 @@ def run(entry: Entry, which: str, folder: Path) -> Outcome:
 
 
 def _started(entry: Entry, asked: list[str], folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run what a person would type after ``python -m ddp_repro.``, to its end."""
-    return subprocess.run(
-        [sys.executable, "-m", f"ddp_repro.{asked[0]}", *asked[1:]],
-        cwd=folder,
-        env=_environment(entry.get("environment", {})),
-        capture_output=True,
-        text=True,
-        timeout=TIMEOUT_S,
-        check=False,
-    )
+    """Run what a person would type; where hash seeds are what it is about, in interpreters of their own."""
+    environ, real = _environment(entry.get("environment", {})), bool(entry.get("real"))
+    return call(asked, cwd=folder, environ=environ, timeout_s=TIMEOUT_S, real=real)
 
 
 def _of_script(entry: Entry, which: str) -> list[str]:

@@ -1,15 +1,14 @@
 """Every planted fault is caught and placed, and its clean twin passes, through the product as a user runs it."""
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
+
+from tests.command import call, environment
 
 pytestmark = pytest.mark.worlds
 
@@ -29,9 +28,8 @@ class Outcome:
 
 def check(workload: str, overrides: list[str], folder: Path) -> Outcome:
     target = f"workload._target_=planted.workloads.{workload}"
-    command = [sys.executable, "-m", "ddp_repro.check", target, f"nproc={RANKS}", f"output.dir={folder}", *overrides]
-    environ = {**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), os.environ.get("PYTHONPATH", "")])}
-    done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=240, check=False)
+    words = ["check", target, f"nproc={RANKS}", f"output.dir={folder}", *overrides]
+    done = call(words, cwd=folder.parent, environ=environment())
     assert (folder / "verdict.json").is_file(), done.stdout + done.stderr
     verdict = json.loads((folder / "verdict.json").read_text())
     return Outcome(done.returncode, verdict, done.stdout, done.stderr)
