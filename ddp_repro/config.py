@@ -50,11 +50,41 @@ class Seeding(Enum):
     inject = "inject"
 
 
+class BoundaryCapture(Enum):
+    """Before which steps all that a step starts from is recorded: none, the first that is taken, or every one."""
+
+    none = "none"
+    first = "first"
+    every = "every"
+
+
 @dataclass(kw_only=True)
 class CaptureConfig:
-    """What is observed of each launch."""
+    """What is observed of each launch.
+
+    ``boundary`` says before which steps all that a step starts from is recorded, for runs that are stopped there;
+    with ``boundary_at`` before these (optimizer steps done before them).
+    """
 
     level: CaptureLevel = CaptureLevel.step
+    boundary: BoundaryCapture = BoundaryCapture.none
+    boundary_at: list[int] = field(default_factory=list)
+
+
+@dataclass(kw_only=True)
+class CheckpointConfig:
+    """When the built-in training saves, and from what it goes on; counted in optimizer steps.
+
+    A checkpoint is saved in ``dir`` after every ``every`` steps, after each step of ``at``, and after step ``stop``, at
+    which training ends. ``load`` names a checkpoint, or a folder whose newest one is loaded. ``keep`` are kept.
+    """
+
+    dir: str | None = None
+    every: int | None = None
+    at: list[int] = field(default_factory=list)
+    stop: int | None = None
+    keep: int = 2
+    load: str | None = None
 
 
 @dataclass(kw_only=True)
@@ -68,12 +98,16 @@ class DataConfig:
 
 @dataclass(kw_only=True)
 class TrainConfig:
-    """The training loop; ``max_steps`` counts optimizer steps and ends the run in mid-epoch."""
+    """The training loop; ``max_steps`` counts optimizer steps and ends the run in mid-epoch.
+
+    With ``grad_scaler`` the loss is scaled by ``torch.amp.GradScaler``.
+    """
 
     epochs: int = 2
     max_steps: int | None = None
     accumulate: int = 1
     precision: Precision = Precision.fp32
+    grad_scaler: bool = False
     evaluate: bool = True
 
 
@@ -137,6 +171,7 @@ class RecordConfig:
     data: DataConfig = field(default_factory=DataConfig)
     train: TrainConfig = field(default_factory=TrainConfig)
     ddp: DdpConfig = field(default_factory=DdpConfig)
+    checkpoint: CheckpointConfig = field(default_factory=CheckpointConfig)
     launcher: LauncherConfig = field(default_factory=LauncherConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
 
@@ -159,6 +194,40 @@ class CheckConfig(RecordConfig):
         return self.launches if self.launches is not None else (1 if self.twins else 2)
 
 
+class Stop(Enum):
+    """How a training is stopped: in order, after a checkpoint, or by SIGKILL between two of them."""
+
+    clean = "clean"
+    kill = "kill"
+
+
+@dataclass(kw_only=True)
+class ResumeOptions:
+    """Where a training is stopped and restarted, counted in optimizer steps.
+
+    ``at`` holds steps, and lists of steps for several stops one after the other; empty: points that are told by the
+    epochs. ``every``: with ``stop=kill``, the steps between two checkpoints. A script gets ``save_args`` where it is to
+    be stopped, and ``load_args`` where it goes on; in both ``{checkpoint}`` is a path and ``{step}`` the step at which it
+    is to be stopped. ``stop_after`` is the only such step of a script that does not take it.
+    """
+
+    at: list[Any] = field(default_factory=list)
+    stop: Stop = Stop.clean
+    every: int | None = None
+    stop_after: int | None = None
+    save_args: str = ""
+    load_args: str = ""
+
+
+@dataclass(kw_only=True)
+class ResumeConfig(RecordConfig):
+    """A training that is never stopped, and the same one stopped and restarted."""
+
+    resume: ResumeOptions = field(default_factory=ResumeOptions)
+    compare: CompareRules = field(default_factory=CompareRules)
+    judge: JudgeConfig = field(default_factory=JudgeConfig)
+
+
 @dataclass(kw_only=True)
 class CompareConfig:
     """Recorded runs to judge against each other."""
@@ -170,7 +239,10 @@ class CompareConfig:
     output: OutputConfig = field(default_factory=OutputConfig)
 
 
-OPERATIONAL = ("output", "launches", "twins", "compare", "judge", "launcher.timeout_s", "launcher.grace_s")
+OPERATIONAL = (
+    "output", "launches", "twins", "compare", "judge", "checkpoint", "resume", "capture.boundary", "capture.boundary_at",
+    "launcher.timeout_s", "launcher.grace_s",
+)  # fmt: skip
 
 
 def is_script(config: RecordConfig) -> bool:

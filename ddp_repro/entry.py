@@ -4,7 +4,7 @@ import importlib
 import sys
 import traceback
 
-COMMANDS = ("check", "record", "compare")
+COMMANDS = ("check", "record", "compare", "resume")
 NOT_JUDGED = 2
 USAGE = f"usage: ddp-repro {{{'|'.join(COMMANDS)}}} key=value …   (ddp-repro check --help lists the keys)"
 

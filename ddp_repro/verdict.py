@@ -5,6 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from ddp_repro.errors import ExitCode, ReproError
+from ddp_repro.judge.findings import Judgement
 from ddp_repro.judge.judgement import Rules, judge
 from ddp_repro.report.terminal import print_report
 from ddp_repro.report.verdict import Context, verdict_document
@@ -35,7 +36,11 @@ def launch_folders(path: Path) -> list[LaunchFolder]:
 
 def judge_and_tell(launches: Sequence[Launch], rules: Rules, context: Context) -> ExitCode:
     """Judge the launches, write ``verdict.json``, print the report, and return the verdict's code."""
-    judgement = judge(launches, rules)
+    return tell(judge(launches, rules), context)
+
+
+def tell(judgement: Judgement, context: Context) -> ExitCode:
+    """Write ``verdict.json``, print the report, and return the verdict's code."""
     write_json(context.run.verdict, verdict_document(judgement, context))
     print_report(judgement, context)
     return judgement.verdict.exit_code

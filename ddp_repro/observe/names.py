@@ -75,7 +75,7 @@ class Names:
         the modules whose parameters were learned, each with the prefix of its names.
         """
         wanted = {id(parameter) for parameter in parameters if self.get(parameter) is None}
-        modules = [(module, _own_slots(module)) for module in (_root_modules() if wanted else [])]
+        modules = [(module, _own_slots(module)) for module in (root_modules() if wanted else [])]
         found = [(module, slots) for module, slots in modules if _holds(slots, wanted)]
         found.sort(key=lambda both: -len(both[1]))
         learned = []
@@ -111,7 +111,8 @@ def _holds(slots: list[Slot], wanted: set[int]) -> bool:
     return any(id(slot.owner[slot.key]) in wanted for slot in slots)
 
 
-def _root_modules() -> list[nn.Module]:
+def root_modules() -> list[nn.Module]:
+    """Return the modules of this process that hang in no other."""
     modules = [module for module in living(nn.Module) if "_modules" in vars(module)]
     children = {id(child) for module in modules for child in vars(module)["_modules"].values()}
     return [module for module in modules if id(module) not in children]

@@ -15,11 +15,9 @@ from xxhash import xxh3_128_digest
 
 from ddp_repro.observe.digest import bytes_digest, tensor_digest
 from ddp_repro.observe.torch_internals import device_generators
+from ddp_repro.trace.schema import UNDRAWN
 
 SPEC: Final = "state"
-UNDRAWN: Final = bytes_digest(b"undrawn", SPEC)
-"""Stands for the state of a generator that has not moved since the watch began."""
-
 _MT19937_WORDS: Final = ctypes.c_uint32 * 625  # 624 words of state and the place among them
 _PYTHON_STATE: Final = struct.Struct("<625I")
 _DEPTH: Final = 4  # how far from the data set a private generator is looked for …

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+from ddp_repro.observe.boundary import Boundary, Wanted, no_boundary
 from ddp_repro.observe.names import Names
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.replicas import Replicas
@@ -19,6 +20,7 @@ class Scene:
     epoch_guard: str
     """What is done about an epoch that was not set: ``report``, ``error`` or ``fix``."""
     backwards: "Backwards"
+    boundary: Boundary
 
 
 @dataclass(slots=True)
@@ -28,7 +30,7 @@ class Backwards:
     count: int = 0
 
 
-def new_scene(recorder: Recorder, epoch_guard: str = "report") -> Scene:
+def new_scene(recorder: Recorder, epoch_guard: str = "report", boundary: Wanted = no_boundary) -> Scene:
     """Return a scene in which nothing is known yet."""
     names = Names()
     replicas = Replicas(names)
@@ -39,4 +41,5 @@ def new_scene(recorder: Recorder, epoch_guard: str = "report") -> Scene:
         unmanaged=Unmanaged(recorder, names, replicas),
         epoch_guard=epoch_guard,
         backwards=Backwards(),
+        boundary=Boundary(recorder, boundary),
     )

@@ -64,6 +64,17 @@ class Unmanaged:
         elif self._without_hook:
             self._hook_unfrozen()
 
+    def optimizers(self) -> list[Optimizer]:
+        """Return the optimizers of this process, in the order in which they were met."""
+        return list(self._optimizers)
+
+    def parameters(self) -> Iterator[tuple[str, torch.Tensor]]:
+        """Yield name and tensor of each parameter that an optimizer has and no DDP manages."""
+        for held in self._held.values():
+            parameter = held.parameter()
+            if parameter is not None:
+                yield held.name, parameter
+
     def optimized_ids(self) -> set[int]:
         """Return the identities of all parameters that an optimizer of this process has."""
         return {id(parameter) for optimizer in self._optimizers for parameter in _parameters(optimizer)}

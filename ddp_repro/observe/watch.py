@@ -5,21 +5,26 @@ from contextlib import ExitStack, contextmanager
 from typing import Final
 
 from ddp_repro.errors import ReproError
+from ddp_repro.observe.boundary import Wanted, no_boundary
 from ddp_repro.observe.epoch_guard import MODES
-from ddp_repro.observe.probes import backward, data, optimizer, optimizers, replicas, scaler
+from ddp_repro.observe.probes import backward, boundary, data, optimizer, optimizers, replicas, scaler
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.scene import new_scene
 from ddp_repro.observe.torch_internals import verify_torch
 
-_PROBES: Final = (replicas, optimizers, data, backward, optimizer, scaler)
+_PROBES: Final = (replicas, optimizers, data, backward, optimizer, scaler, boundary)
 
 
 @contextmanager
-def watch(recorder: Recorder, capture: str = "step", *, epoch_guard: str = "report") -> Iterator[Recorder]:
+def watch(
+    recorder: Recorder, capture: str = "step", *, epoch_guard: str = "report", boundaries: Wanted = no_boundary
+) -> Iterator[Recorder]:
     """Observe this process while the context lasts: ``capture`` is ``step``, or ``off`` to count steps alone.
 
     ``epoch_guard`` tells what to do where a shuffling sampler or data set is trained on again without ``set_epoch``:
     ``report`` writes a row, ``error`` raises ``ReproError`` in the script, ``fix`` calls it and says so.
+
+    ``boundaries`` tells before which steps all that a step starts from is recorded.
 
     Models, optimizers and loaders may be built before or within it. On the way out everything is as it was and what was
     recorded is with the writer. Raises ``ReproError`` for another level, or a torch that cannot be observed.
@@ -34,7 +39,7 @@ def watch(recorder: Recorder, capture: str = "step", *, epoch_guard: str = "repo
                 attached.callback(optimizer.attach_counter(recorder))
             else:
                 verify_torch()
-                scene = new_scene(recorder, epoch_guard)
+                scene = new_scene(recorder, epoch_guard, boundaries)
                 for probe in _PROBES:
                     attached.callback(probe.attach(scene))
             yield recorder

@@ -47,21 +47,23 @@ class Plan:
         return sum(len(variant.launches) for variant in self.variants)
 
 
-def make_launches(plan: Plan, invocation: Invocation, watcher: Watcher) -> list[LaunchRecord]:
+def make_launches(plan: Plan, invocation: Invocation, watcher: Watcher, *, made: int = 0) -> list[LaunchRecord]:
     """Make the launches one after the other, each in a fresh process tree; the first that fails is the last.
+
+    Those of the first ``made`` variants are there already.
 
     Raises ReproError for a configuration that cannot run and `Interrupted` when the driver is told to stop; what was
     recorded before stays in the folder.
     """
     _write_plan(plan, invocation)
     records: list[LaunchRecord] = []
-    for number, variant in enumerate(plan.variants):
+    for number, variant in list(enumerate(plan.variants))[made:]:
         for launch in variant.launches:
             watcher.launch_started(launch, plan.launches)
             record = _make_launch(plan, number, launch, watcher)
             watcher.launch_finished(launch, record.outcome)
             records.append(record)
-            if record.outcome != "finished":
+            if record.outcome not in ("finished", "killed"):
                 _keep_identity(plan.folder)
                 return records
     _keep_identity(plan.folder)
@@ -98,6 +100,7 @@ def _make_launch(plan: Plan, variant: int, launch: int, watcher: Watcher) -> Lau
                 str(config_file.resolve()),
             ],
             nproc=config.nproc,
+            kill_at=plan.variants[variant].kill_at,
             environ=launch_environment(config, os.environ),
             timeout_s=config.launcher.timeout_s,
             grace_s=config.launcher.grace_s,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from ddp_repro.run import rank_state
 from ddp_repro.run.driver import Interrupted
 from ddp_repro.run.ports import reserved_port
-from ddp_repro.run.processes import MARK, RankCommand, end_world, exit_text, start
+from ddp_repro.run.processes import MARK, RankCommand, end_world, exit_text, kill, start
 from ddp_repro.run.progress import RELEASE_VARIABLE, VARIABLE, LineReader, Message
 from ddp_repro.run.rank_state import Ending, RankState, ended_before
 from ddp_repro.trace.launch import LaunchRecord, RankExit, write_launch_record
@@ -24,7 +24,10 @@ STACKS_S = 0.5  # for faulthandler to write the stacks of a hung rank
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldPlan:
-    """One launch: the command of each of its ``nproc`` ranks, their environment, and how long a step may take (s)."""
+    """One launch: the command of each of its ``nproc`` ranks, their environment, and how long a step may take (s).
+
+    With ``kill_at`` the whole world is killed once rank 0 has done so many optimizer steps.
+    """
 
     folder: LaunchFolder
     argv: Sequence[str]
@@ -33,6 +36,7 @@ class WorldPlan:
     timeout_s: float
     grace_s: float
     on_step: Callable[[int, int | None], None]
+    kill_at: int | None = None
 
 
 def run_world(plan: WorldPlan) -> LaunchRecord:
@@ -86,7 +90,7 @@ class _World:
         """Wait until the world ended or must be ended, and say how."""
         while True:
             self._pump(POLL_S)
-            ending = self._failed() or self._hung() or self._finished()
+            ending = self._killed() or self._failed() or self._hung() or self._finished()
             if ending is not None:
                 return ending
 
@@ -158,6 +162,14 @@ class _World:
             self._told_errors.append(message.rank)
         elif message.event == "step" and message.rank == 0:
             self._plan.on_step(message.step, self._planned)
+
+    def _killed(self) -> Ending | None:
+        """Kill every rank, where the world has come to the step at which it is to be killed."""
+        done, limit = self._ranks[0].last_step or 0, self._plan.kill_at
+        if limit is None or done < limit:
+            return None
+        kill([rank.process for rank in self._ranks])
+        return Ending(outcome="killed", reason=f"as planned, once rank 0 had done {done} steps")
 
     def _failed(self) -> Ending | None:
         if not any(rank.is_broken or rank.is_stuck_on_its_way_out for rank in self._ranks):

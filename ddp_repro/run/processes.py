@@ -40,8 +40,7 @@ def start(command: RankCommand, pass_fds: Sequence[int]) -> subprocess.Popen[byt
 def end_world(processes: Iterable[subprocess.Popen[bytes]], mark: str) -> None:
     """Kill every rank with its process group, then whatever else carries the world's mark, and reap the ranks."""
     ranks = list(processes)
-    for process in ranks:
-        _kill_group(process.pid)
+    kill(ranks)
     deadline = time.monotonic() + 10.0
     while (left := marked(mark)) and time.monotonic() < deadline:
         for other in left:
@@ -50,6 +49,12 @@ def end_world(processes: Iterable[subprocess.Popen[bytes]], mark: str) -> None:
         _reap(ranks)
         time.sleep(0.02)
     _reap(ranks)
+
+
+def kill(processes: Iterable[subprocess.Popen[bytes]]) -> None:
+    """Kill every rank with its process group."""
+    for process in processes:
+        _kill_group(process.pid)
 
 
 def marked(mark: str) -> list[psutil.Process]:

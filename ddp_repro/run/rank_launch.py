@@ -14,14 +14,18 @@ from ddp_repro.observe.digest import tensor_digest
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.watch import watch
 from ddp_repro.run import determinism
+from ddp_repro.run.boundaries import boundaries
+from ddp_repro.run.course import Course
 from ddp_repro.run.identity import Seen, rank_identity
 from ddp_repro.run.progress import ProgressPipe
 from ddp_repro.run.provenance import code_provenance
 from ddp_repro.run.root_seed import seed_everything, seed_training
+from ddp_repro.run.saving import Saving
 from ddp_repro.run.script_rank import run_script_rank
 from ddp_repro.run.train import prepare, total_steps, train
 from ddp_repro.run.world import Place, join, leave, read_place
 from ddp_repro.trace.document import write_json
+from ddp_repro.trace.identity import COMPARED
 from ddp_repro.trace.launch import FINAL_SCHEMA
 from ddp_repro.trace.layout import LaunchFolder
 from ddp_repro.trace.schema import TraceMeta
@@ -44,7 +48,7 @@ class _Rank:
     folder: LaunchFolder
     config: RecordConfig
     place: Place
-    identity: str
+    identity: dict[str, Any]
     pipe: ProgressPipe
 
 
@@ -65,7 +69,7 @@ def launch_rank(path: Path, config_path: Path, pipe: ProgressPipe) -> int:
     seen = Seen(rank=place.rank, data=workload.data_identity, in_force=in_force, provenance=provenance)
     identity = rank_identity(config, seen)
     write_json(folder.rank_identity(place.rank), identity)
-    _train(_Rank(folder=folder, config=config, place=place, identity=identity["digest"], pipe=pipe), workload)
+    _train(_Rank(folder=folder, config=config, place=place, identity=identity, pipe=pipe), workload)
     leave()
     return 0
 
@@ -86,7 +90,7 @@ def _build(config: RecordConfig) -> Workload:
 def _train(rank: _Rank, workload: Workload) -> None:
     """Train under observation; the trace is closed on every way out, so that what was seen is kept."""
     meta = TraceMeta(
-        identity=rank.identity,
+        identity=rank.identity["digest"],
         launch=rank.folder.index,
         rank=rank.place.rank,
         world_size=rank.place.world_size,
@@ -96,21 +100,25 @@ def _train(rank: _Rank, workload: Workload) -> None:
     recorder = Recorder(writer, on_step=lambda step: rank.pipe.send("step", step=step))
     reason = "failed"
     try:
-        with watch(recorder, capture=meta.capture):
-            _train_and_tell(rank, workload)
+        with watch(recorder, capture=meta.capture, boundaries=boundaries(rank.config.capture)):
+            _train_and_tell(rank, workload, recorder)
         reason = "finished"
     finally:
         writer.close(reason)
     rank.pipe.send("observed", step=recorder.step)
 
 
-def _train_and_tell(rank: _Rank, workload: Workload) -> None:
+def _train_and_tell(rank: _Rank, workload: Workload, recorder: Recorder) -> None:
     session = prepare(rank.config, rank.place, workload)
     rank.pipe.send("planned", step=total_steps(rank.config, len(session.loader)))
     seed_training(rank.place.shard)
-    history = train(session)
-    metrics = {f"epoch {int(result['epoch'])}": result["metric"].hex() for result in history}
-    final = {**_final(session.model.module), "metric": metrics, "validation": history}
+    course = Course()
+    saving = Saving(session, course, {group: rank.identity[group] for group in COMPARED})
+    saving.load()
+    recorder.step = course.step
+    train(session, course, saving.after_step)
+    metrics = {f"epoch {int(result['epoch'])}": result["metric"].hex() for result in course.history}
+    final = {**_final(session.model.module), "metric": metrics, "validation": course.history}
     write_json(rank.folder.final(rank.place.rank), final)
 
 

@@ -47,18 +47,21 @@ class StepWatch:
     """Calls back around the outermost steps of a process, and where ``limit`` rounds are done.
 
     ``before_first`` is called before the first step, ``after_each`` after each, ``at_limit`` once: at the end of the
-    last step of round ``limit``, or before a step that would begin another round.
+    last step of round ``limit``, or before a step that would begin another round; with ``is_late`` only then, so that a
+    script has done what it does after that round.
     """
 
     def __init__(
         self,
         *,
         limit: int | None,
+        is_late: bool = False,
         before_first: Callable[[], None],
         after_each: Callable[[], None],
         at_limit: Callable[[], None],
     ) -> None:
         self._limit = limit
+        self._is_late = is_late
         self._before_first, self._after_each, self._at_limit = before_first, after_each, at_limit
         self._rounds = Rounds()
         self._under_way: list[Optimizer] = []  # an optimizer such as ZeRO's steps another one within its step
@@ -91,5 +94,5 @@ class StepWatch:
         self._under_way.clear()
         self._rounds.add(optimizer)
         self._after_each()
-        if self._rounds.done == self._limit and self._rounds.is_complete:
+        if not self._is_late and self._rounds.done == self._limit and self._rounds.is_complete:
             self._at_limit()

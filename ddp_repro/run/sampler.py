@@ -63,6 +63,11 @@ class EpochSampler(DistributedSampler[int]):
         self._passes = 0
         self._is_drawn = False
         self._epoch_was_set = False
+        self._left_out = 0
+
+    def leave_out(self, samples: int) -> None:
+        """Have the next pass begin after so many samples of this rank: a training that goes on has trained on them."""
+        self._left_out = samples
 
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch the next pass is; passes after it count on from there."""
@@ -80,7 +85,8 @@ class EpochSampler(DistributedSampler[int]):
         return self._drawing(self.epoch, self._passes)
 
     def _drawing(self, epoch: int, passed: int) -> Iterator[int]:
-        for index in self._share(self._order(epoch)):
+        left_out, self._left_out = self._left_out, 0
+        for index in islice(self._share(self._order(epoch)), left_out, None):
             self._is_drawn = True
             yield EpochIndex(index, epoch, passed)
 

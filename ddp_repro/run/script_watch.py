@@ -3,7 +3,7 @@
 import logging
 import os
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
@@ -14,6 +14,7 @@ from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.watch import watch
 from ddp_repro.run import determinism
+from ddp_repro.run.boundaries import boundaries
 from ddp_repro.run.departure import watch_departure, watch_vanishing
 from ddp_repro.run.determinism import Determinism
 from ddp_repro.run.environment import THREAD_VARIABLES
@@ -61,8 +62,10 @@ class ScriptWatch:
         self._recorder = Recorder(None, pending=True)
         self._writer: TraceWriter | None = None
         self._closed = False
+        stop = rank.config.checkpoint.stop
         self._steps = StepWatch(
-            limit=rank.config.train.max_steps,
+            limit=rank.config.train.max_steps if stop is None else stop,
+            is_late=stop is not None,
             before_first=self._before_first_step,
             after_each=self._after_step,
             at_limit=self._end_by_limit,
@@ -75,10 +78,14 @@ class ScriptWatch:
 
     def attach(self) -> None:
         """Observe from now on."""
-        self._attached.enter_context(watch(self._recorder, capture=self._rank.config.capture.level.value))
+        self._attached.enter_context(self._watched())
         self._steps.attach()
         watch_departure(self._before_departure, self._after_departure)
         watch_vanishing(self._before_vanishing)
+
+    def _watched(self) -> AbstractContextManager[Recorder]:
+        capture = self._rank.config.capture
+        return watch(self._recorder, capture=capture.level.value, boundaries=boundaries(capture))
 
     def finish(self) -> None:
         """Close the trace of a script that came to its end; raise ``ReproError`` where it trained nothing."""
@@ -168,7 +175,7 @@ class ScriptWatch:
         if not self.is_rank:
             return
         self.close("max_steps")
-        log.info("ended by train.max_steps=%d", self._steps.steps)
+        log.info("ended after %d optimizer steps, as asked", self._steps.steps)
         self._tell_observed()
         exit_now(0)
 

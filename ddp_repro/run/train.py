@@ -1,7 +1,7 @@
 """The built-in training loop: plain DDP training that knows nothing of being observed."""
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from dataclasses import asdict, dataclass
 from itertools import islice
@@ -9,12 +9,14 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.amp import GradScaler
 from torch.nn.parallel import DistributedDataParallel
 from torch.optim import Optimizer
 from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
 from ddp_repro.config import DdpConfig, Precision, RecordConfig
+from ddp_repro.run.course import Course
 from ddp_repro.run.data import make_loader
 from ddp_repro.run.world import Place
 from ddp_repro.workload.definition import LoaderRequest, Workload
@@ -32,6 +34,7 @@ class Session:
     model: DistributedDataParallel
     optimizer: Optimizer
     scheduler: LRScheduler | None
+    scaler: GradScaler | None
     loader: "DataLoader[Any]"
 
 
@@ -44,7 +47,7 @@ def wrap(model: nn.Module, options: DdpConfig, device: torch.device) -> Distribu
 
 
 def prepare(config: RecordConfig, place: Place, workload: Workload) -> Session:
-    """Build model wrapper, loader, optimizer and scheduler."""
+    """Build model wrapper, loader, optimizer, scheduler and scaler."""
     loader = _train_loader(config, workload)
     model = wrap(workload.model, config.ddp, place.device)
     optimizer = workload.optimizer(model.module)
@@ -56,6 +59,7 @@ def prepare(config: RecordConfig, place: Place, workload: Workload) -> Session:
         model=model,
         optimizer=optimizer,
         scheduler=scheduler,
+        scaler=GradScaler(place.device.type) if config.train.grad_scaler else None,
         loader=loader,
     )
 
@@ -67,28 +71,40 @@ def total_steps(config: RecordConfig, batches: int) -> int:
     return whole if config.train.max_steps is None else min(whole, config.train.max_steps)
 
 
-def train(session: Session) -> list[dict[str, float]]:
-    """Train to the end and return each epoch's validation result (``epoch``, ``metric``)."""
-    history = []
-    left = total_steps(session.config, len(session.loader))
-    for epoch in range(session.config.train.epochs):
-        left -= _train_epoch(session, epoch, left)
-        if session.config.train.evaluate and session.workload.eval_data is not None:
-            history.append({"epoch": float(epoch), "metric": _evaluate(session)})
-            log.info("epoch %d: metric %.6f", epoch, history[-1]["metric"])
-        if left == 0:
-            break
-    return history
+def train(session: Session, course: Course, after_step: Callable[[], None]) -> None:
+    """Train from where ``course`` is to the end, or to where it is to be stopped; ``after_step`` is called each time."""
+    config, workload = session.config.train, session.workload
+    whole = total_steps(session.config, len(session.loader))
+    for epoch in range(course.epoch, config.epochs):
+        _train_epoch(session, course, whole, after_step)
+        if course.step == session.config.checkpoint.stop:
+            return
+        if config.evaluate and workload.eval_data is not None:
+            course.history.append({"epoch": float(epoch), "metric": _evaluate(session)})
+            log.info("epoch %d: metric %.6f", epoch, course.history[-1]["metric"])
+        if _groups_done(session, course) == whole:
+            return
+        course.begin_epoch(epoch + 1)
 
 
-def _train_epoch(session: Session, epoch: int, limit: int) -> int:
+def _train_epoch(session: Session, course: Course, whole: int, after_step: Callable[[], None]) -> None:
     session.model.train()  # type: ignore[no-untyped-call]
-    set_epoch(session.loader, epoch)
-    steps = 0
-    for group in islice(_grouped(session.loader, session.config.train.accumulate), limit):
-        take_step(session, group)
-        steps += 1
-    return steps
+    set_epoch(session.loader, course.epoch)
+    stop = session.config.checkpoint.stop
+    groups = _grouped(course.batches(session.loader), session.config.train.accumulate)
+    for group in islice(groups, whole - _groups_done(session, course)):
+        stepped = take_step(session, group)
+        course.advance(group, stepped=stepped)
+        if stepped:
+            after_step()
+        if course.step == stop:
+            return
+
+
+def _groups_done(session: Session, course: Course) -> int:
+    """Return how many groups of batches were trained on; the scaler may have left out the step of some."""
+    size = session.config.train.accumulate
+    return course.epoch * -(-len(session.loader) // size) + -(-course.position // size)
 
 
 def set_epoch(loader: "DataLoader[Any]", epoch: int) -> None:
@@ -100,29 +116,44 @@ def set_epoch(loader: "DataLoader[Any]", epoch: int) -> None:
             part.set_epoch(epoch)
 
 
-def _grouped(loader: "DataLoader[Any]", size: int) -> Iterator[list[Any]]:
-    """Yield the loader's batches in groups of ``size``; the last group of an epoch may be smaller."""
-    batches = iter(loader)
+def _grouped(batches: Iterator[Any], size: int) -> Iterator[list[Any]]:
+    """Yield batches in groups of ``size``; the last group of an epoch may be smaller."""
     while group := list(islice(batches, size)):
         yield group
 
 
-def take_step(session: Session, batches: list[Any]) -> None:
-    """Take one optimizer step over these micro-batches; gradients are reduced with the last one."""
+def take_step(session: Session, batches: list[Any]) -> bool:
+    """Train on these micro-batches and tell whether the optimizer stepped; gradients are reduced with the last one."""
     for number, batch in enumerate(batches, start=1):
         last = number == len(batches)
         with nullcontext() if last else session.model.no_sync():
-            loss = _loss(session, batch) / len(batches)
-            loss.backward()  # type: ignore[no-untyped-call]
-    if session.workload.clip_norm is not None:
-        nn.utils.clip_grad_norm_(session.model.parameters(), session.workload.clip_norm)
-    session.optimizer.step()
+            loss = loss_on(session, batch) / len(batches)
+            (loss if session.scaler is None else session.scaler.scale(loss)).backward()  # type: ignore[no-untyped-call]
+    stepped = _step(session)
     if session.scheduler is not None:
         session.scheduler.step()
     session.optimizer.zero_grad(set_to_none=True)
+    return stepped
 
 
-def _loss(session: Session, batch: Any) -> torch.Tensor:
+def _step(session: Session) -> bool:
+    """Have the optimizer step; tell whether the scaler let it."""
+    scaler = session.scaler
+    if scaler is not None:
+        scaler.unscale_(session.optimizer)
+    if session.workload.clip_norm is not None:
+        nn.utils.clip_grad_norm_(session.model.parameters(), session.workload.clip_norm)
+    if scaler is None:
+        session.optimizer.step()
+        return True
+    before = scaler.get_scale()
+    scaler.step(session.optimizer)
+    scaler.update()
+    return scaler.get_scale() >= before
+
+
+def loss_on(session: Session, batch: Any) -> torch.Tensor:
+    """Return the loss of one batch, in the precision of the training."""
     with _autocast(session):
         return session.workload.loss(session.model, to_device(batch, session.place.device))
 

@@ -19,13 +19,15 @@ _ABSENT: Final = object()
 class Variant:
     """What is launched how often: its configuration and the numbers of its launches.
 
-    ``overrides`` are what it adds to the command's own, ``allow`` the identity fields (dotted) that they move.
+    ``overrides`` are what it adds to the command's own, ``allow`` the identity fields (dotted) that they move. With
+    ``kill_at`` its worlds are killed once so many optimizer steps are done.
     """
 
     config: RecordConfig
     launches: tuple[int, ...]
     overrides: tuple[str, ...] = ()
     allow: tuple[str, ...] = ()
+    kill_at: int | None = None
 
 
 def only_variant(config: RecordConfig, launches: int) -> list[Variant]:

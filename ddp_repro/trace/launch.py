@@ -13,7 +13,7 @@ from ddp_repro.trace.reader import Trace, read_trace
 
 LAUNCH_SCHEMA: Final = 1
 FINAL_SCHEMA: Final = 1
-OUTCOMES: Final = ("finished", "failed", "hung", "interrupted", "stopped")
+OUTCOMES: Final = ("finished", "failed", "hung", "interrupted", "stopped", "killed")
 _RANKS_NAMED: Final = 8
 
 

@@ -72,6 +72,10 @@ class RunFolder:
         """The identity that all launches of the run are held to."""
         return self.path / "identity.json"
 
+    def checkpoints(self, number: int) -> Path:
+        """Return where the ``number``-th training (from 0) that is stopped and restarted saves its checkpoints."""
+        return self.path / "checkpoints" / str(number)
+
     def launch(self, index: int) -> LaunchFolder:
         """Return the folder of launch ``index`` (from 0)."""
         return LaunchFolder(self.path / f"launch-{index}")

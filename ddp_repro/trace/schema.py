@@ -12,6 +12,7 @@ DIGEST_BYTES: Final = 16
 
 PHASES: Final[tuple[str, ...]] = (
     "init",
+    "boundary",
     "data",
     "rng",
     "forward",
@@ -27,6 +28,9 @@ PHASES: Final[tuple[str, ...]] = (
     "op",
 )
 """Phases in causal order: what is observed in one is computed from what the earlier ones hold."""
+
+UNDRAWN: Final = bytes(DIGEST_BYTES)
+"""Stands for the state of a generator that has not moved since observing began."""
 
 CLOSING_PHASE: Final = "end"
 """Phase of the last row of a whole trace: its name is the reason, its value the number of rows before it."""

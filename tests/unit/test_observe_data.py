@@ -22,8 +22,9 @@ from torch.utils.data import (
 from ddp_repro.observe.content import batch_content
 from ddp_repro.observe.digest import tensor_digest
 from ddp_repro.observe.recorder import Recorder, number
-from ddp_repro.observe.rng_states import UNDRAWN, PrivateGenerators, process_states
+from ddp_repro.observe.rng_states import PrivateGenerators, process_states
 from ddp_repro.observe.watch import watch
+from ddp_repro.trace.schema import UNDRAWN
 
 Row = tuple[int, str, str, str, bytes, float | None]
 

@@ -68,6 +68,7 @@ def _watched_engine(engine: Callable[..., Any], scene: Scene, active: list[bool]
                 if not replica.entered:  # its forward went past DDP, or ran in a compiled graph
                     replica.keep_up(scene.recorder, scene.names)
             scene.unmanaged.look()
+            scene.boundary.reach()
             _record_loss(scene.recorder, outputs)
         succeeded = False
         try:

@@ -9,6 +9,7 @@ import torch
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from ddp_repro.observe.boundary import Item
 from ddp_repro.observe.content import array_fact
 from ddp_repro.observe.digest import REPLICATED, observation
 from ddp_repro.observe.recorder import Recorder, Row, Scalar, number, text
@@ -20,6 +21,7 @@ from ddp_repro.observe.standing import is_distributed, several_ranks, standing_a
 def attach(scene: Scene) -> Detach:
     """Watch the steps of all optimizers."""
     probe = _OptimizerProbe(scene)
+    scene.boundary.tellers.append(probe.held)
     handles = [register_optimizer_step_pre_hook(probe.before), register_optimizer_step_post_hook(probe.after)]
 
     def detach() -> None:
@@ -114,6 +116,7 @@ class _OptimizerProbe:
         if self._recorder.silent or not self._counter.begin(optimizer):
             return None
         self._scene.unmanaged.look(optimizer)
+        self._scene.boundary.reach()
         closure = kwargs.get("closure", args[1] if len(args) > 1 else None)
         if not callable(closure):
             self._record_gradients(optimizer)
@@ -204,10 +207,23 @@ class _OptimizerProbe:
                 replica.record_buffers(self._recorder, replicated=False)
         self._scene.unmanaged.record_buffers()
 
+    def held(self) -> Iterator[Item]:
+        """Yield what each optimizer holds between two steps: its settings, then its state, by parameter name."""
+        optimizers = self._scene.unmanaged.optimizers()
+        for optimizer in optimizers:
+            for name, spec, digest, value in self._hyperparameters(optimizer, self._plan(optimizer), shared=False):
+                yield f"optimizer.{name}", spec, digest, value
+        for optimizer in optimizers:
+            for name, spec, digest, value in self._state(optimizer):
+                yield f"optimizer.{name}", spec, digest, value
+
     def _record_state(self, optimizer: Optimizer) -> None:
-        plan, state, step = self._plan(optimizer), optimizer.state, self._recorder.step
+        step = self._recorder.step
+        self._recorder.add_rows([(step, "optimizer", *item) for item in self._state(optimizer)])
+
+    def _state(self, optimizer: Optimizer) -> Iterator[Item]:
+        plan, state = self._plan(optimizer), optimizer.state
         names = plan.state_names
-        rows: list[Row] = []
         for parameter, name in plan.parameters:
             for key, value in (state.get(parameter) or {}).items():
                 place = names.get((name, key))
@@ -215,18 +231,20 @@ class _OptimizerProbe:
                     place = names[name, key] = f"{name}.{key}"
                 if isinstance(value, torch.Tensor):
                     spec, digest = observation(value)
-                    rows.append((step, "optimizer", place, spec.text, digest, None))
+                    yield place, spec.text, digest, None
                 else:
-                    rows.extend((step, "optimizer", *leaf) for leaf in _leaves(place, value))
+                    yield from _leaves(place, value)
         for key, value in state.items():
             if isinstance(key, (str, int)):  # what belongs to no parameter
-                rows.extend((step, "optimizer", *leaf) for leaf in _leaves(f"state.{key}", value))
-        self._recorder.add_rows(rows)
+                yield from _leaves(f"state.{key}", value)
 
     def _record_hyperparameters(self, optimizer: Optimizer, plan: _Plan, *, shared: bool) -> None:
-        """Record the groups' settings; ``shared`` tells that all ranks step what DDP keeps equal with the same ones."""
         step = self._recorder.step
-        rows: list[Row] = []
+        rows: list[Row] = [(step, "optimizer", *item) for item in self._hyperparameters(optimizer, plan, shared=shared)]
+        self._recorder.add_rows(rows)
+
+    def _hyperparameters(self, optimizer: Optimizer, plan: _Plan, *, shared: bool) -> Iterator[Item]:
+        """Yield the groups' settings; ``shared`` tells that all ranks step what DDP keeps equal with the same ones."""
         for index, group in enumerate(optimizer.param_groups):
             for key, value in group.items():
                 if key == "params":
@@ -240,8 +258,8 @@ class _OptimizerProbe:
                     leaves = _leaves(place, value)
                     facts = [(name, (spec + suffix, digest, number)) for name, spec, digest, number in leaves]
                     known = plan.hyperparameters[place] = (value, shared, facts)
-                rows.extend((step, "optimizer", name, *fact) for name, fact in known[2])
-        self._recorder.add_rows(rows)
+                for name, fact in known[2]:
+                    yield (name, *fact)
 
 
 def _shares_settings(optimizer: Optimizer, plan: _Plan, managed: set[int]) -> bool:
@@ -252,7 +270,7 @@ def _shares_settings(optimizer: Optimizer, plan: _Plan, managed: set[int]) -> bo
     return any(id(parameter) in managed for parameter in parameters) and not any(map(is_distributed, parameters))
 
 
-def _leaves(place: str, value: Any) -> Iterator[tuple[str, str, bytes, float | None]]:
+def _leaves(place: str, value: Any) -> Iterator[Item]:
     """Yield name, spec, digest and value of each tensor, number and text in a piece of an optimizer's state."""
     if isinstance(value, torch.Tensor):
         spec, digest = observation(value)

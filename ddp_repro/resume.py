@@ -1,0 +1,89 @@
+"""Answers `resume`: does a training that was stopped and restarted equal one that never stopped?"""
+
+if __name__ == "__main__":  # before the other imports: a crash in one of them must not end with 1
+    from ddp_repro.entry import enter
+
+    enter("resume")
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+from ddp_repro.cli import Command, run_command
+from ddp_repro.config import ResumeConfig
+from ddp_repro.errors import ExitCode
+from ddp_repro.judge.epoch_starts import epoch_starts, steps_done
+from ddp_repro.judge.findings import Variant as Twin
+from ddp_repro.judge.judgement import Rules
+from ddp_repro.judge.resume_judgement import Stretch as Judged
+from ddp_repro.judge.resume_judgement import judge_resumed
+from ddp_repro.report.progress import Progress
+from ddp_repro.report.verdict import Context
+from ddp_repro.run.driver import Interrupted, Invocation
+from ddp_repro.run.launch import Plan, make_launches
+from ddp_repro.run.place import place_run
+from ddp_repro.run.resumption import Stretch, straight, stretches, validate_resume
+from ddp_repro.run.stops import Extent, points
+from ddp_repro.trace.layout import RunFolder
+from ddp_repro.trace.reader import read_trace
+from ddp_repro.validation import validate_launch
+from ddp_repro.verdict import load_launches, tell
+
+
+def resume(config: ResumeConfig, invocation: Invocation) -> ExitCode:
+    """Launch a training whole, and again with stops and restarts; judge, report; return the verdict's code."""
+    validate_launch(config)
+    validate_resume(config)
+    folder = place_run(config.output)
+    made: list[Stretch] = []
+    with suppress(Interrupted), Progress(enabled=config.output.progress) as progress:
+        whole = straight(config)
+        plan = Plan(folder=folder, config=whole.config, variants=[whole])
+        (record,) = make_launches(plan, invocation, progress)
+        if record.outcome == "finished":
+            extent = _extent(folder)
+            made += stretches(config, points(config.resume, extent), extent, folder)
+            plan = Plan(folder=folder, config=whole.config, variants=[whole, *(one.variant for one in made)])
+            make_launches(plan, invocation, progress, made=1)
+    rules = Rules(
+        allow=tuple(config.compare.allow),
+        level=config.level,
+        reproduce=invocation.text,
+        ignore=tuple(config.judge.ignore),
+        variants=_variants(made),
+    )
+    judgement = judge_resumed(load_launches(folder.launches()), [_judged(config, one) for one in made], rules)
+    return tell(judgement, Context(run=folder, command=invocation.text, level=config.level))
+
+
+def _extent(folder: RunFolder) -> Extent:
+    """Return how long the uninterrupted training was, as rank 0 saw it."""
+    trace = read_trace(folder.launch(0).trace(0))
+    return Extent(steps=steps_done(trace), epochs=tuple(epoch_starts(trace)))
+
+
+def _variants(made: Sequence[Stretch]) -> tuple[Twin, ...]:
+    """Return the launches as the judge knows them: the first was never stopped."""
+    told = [Twin(overrides=("never stopped",), launches=(0,), allow=())]
+    told += [
+        Twin(overrides=one.variant.overrides, launches=one.variant.launches, allow=one.variant.allow) for one in made
+    ]
+    return tuple(told)
+
+
+def _judged(config: ResumeConfig, one: Stretch) -> Judged:
+    saved = one.checkpoint is None or any(one.checkpoint.parent.glob("*"))
+    longest = one.variant.config.train.max_steps
+    limit = None if longest == config.train.max_steps or longest is None else (one.begins or 0) + longest
+    return Judged(
+        launch=one.variant.launches[0],
+        begins=one.begins,
+        stops=one.stops,
+        is_killed=one.variant.kill_at is not None,
+        compared_to=limit,
+        problem="" if saved else f"launch {one.variant.launches[0]} saved nothing in {one.checkpoint}",
+    )
+
+
+def main() -> None:
+    """Run as ``python -m ddp_repro.resume``."""
+    run_command(Command(name="resume", schema=ResumeConfig, run=resume))
