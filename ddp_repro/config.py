@@ -205,10 +205,10 @@ class Stop(Enum):
 class ResumeOptions:
     """Where a training is stopped and restarted, counted in optimizer steps.
 
-    ``at`` holds steps, and lists of steps for several stops one after the other; empty: points that are told by the
-    epochs. ``every``: with ``stop=kill``, the steps between two checkpoints. A script gets ``save_args`` where it is to
-    be stopped, and ``load_args`` where it goes on; in both ``{checkpoint}`` is a path and ``{step}`` the step at which it
-    is to be stopped. ``stop_after`` is the only such step of a script that does not take it.
+    ``at`` holds steps, and lists of steps for several stops one after the other; empty: points that the epochs tell.
+    ``every``: with ``stop=kill``, the steps between two checkpoints. A script gets ``save_args`` where it is to be
+    stopped, and ``load_args`` where it goes on; in both, ``{checkpoint}`` is a path and ``{step}`` the step at which it
+    is stopped. ``stop_after`` is that step for a script that does not take it.
     """
 
     at: list[Any] = field(default_factory=list)
@@ -240,8 +240,8 @@ class CompareConfig:
 
 
 OPERATIONAL = (
-    "output", "launches", "twins", "compare", "judge", "checkpoint", "resume", "capture.boundary", "capture.boundary_at",
-    "launcher.timeout_s", "launcher.grace_s",
+    "output", "launches", "twins", "compare", "judge", "checkpoint", "resume", "capture.boundary",
+    "capture.boundary_at", "launcher.timeout_s", "launcher.grace_s",
 )  # fmt: skip
 
 

@@ -1,4 +1,4 @@
-"""Answers `resume`: does a training that was stopped and restarted equal one that never stopped?"""
+"""Answers `resume`: whether a training that was stopped and restarted equals one that never stopped."""
 
 if __name__ == "__main__":  # before the other imports: a crash in one of them must not end with 1
     from ddp_repro.entry import enter
@@ -43,6 +43,9 @@ def resume(config: ResumeConfig, invocation: Invocation) -> ExitCode:
             extent = _extent(folder)
             made += stretches(config, points(config.resume, extent), extent, folder)
             plan = Plan(folder=folder, config=whole.config, variants=[whole, *(one.variant for one in made)])
+            for one in made:
+                if one.checkpoint is not None:
+                    one.checkpoint.parent.mkdir(parents=True, exist_ok=True)
             make_launches(plan, invocation, progress, made=1)
     rules = Rules(
         allow=tuple(config.compare.allow),

@@ -37,13 +37,13 @@ _ITEMS: Final = (
     _Item(cause="restored-position", phase="data", is_of=lambda name: not _is_content(name)),
     _Item(cause="restored-generator", phase="rng", is_of=lambda _: True),
     _Item(cause="restored-scheduler", phase="boundary", is_of=lambda name: name.startswith("scheduler.")),
-    _Item(cause="restored-settings", phase="boundary", is_of=_hyperparameter),
     _Item(cause="restored-scaler", phase="boundary", is_of=lambda name: name.startswith("scaler.")),
     _Item(
         cause="restored-optimizer",
         phase="boundary",
         is_of=lambda name: name.startswith("optimizer.") and not _hyperparameter(name),
     ),
+    _Item(cause="restored-settings", phase="boundary", is_of=_hyperparameter),
     _Item(cause="restored-copy", phase="boundary", is_of=lambda name: name.startswith(_COPY)),
     _Item(cause="restored-parameters", phase="boundary", is_of=lambda name: name.startswith("param.")),
 )
@@ -125,15 +125,14 @@ def _where(both: Sides, ranks: list[int]) -> str:
 def _position(both: Sides, rank: int, names: list[str]) -> str:
     """Return whose samples the first resumed batch holds, where the uninterrupted launch had them somewhere else."""
     epochs = [name for name in names if name.endswith(".epoch")]
-    straight, resumed = both.straight.traces[rank], both.resumed.traces[rank]
-    said = [_epoch(trace, both.begins) for trace in (straight, resumed)]
+    resumed, whole = both.resumed.traces[rank], both.whole.traces[rank]
+    said = [_epoch(trace, both.begins) for trace in (both.straight.traces[rank], resumed)]
     if epochs and None not in said:
         return f"; its epoch is {said[1]:.0f} and should be {said[0]:.0f}"
     mine = _batch(resumed, both.begins)
-    whole = straight
     later = next((int(step) for step in np.unique(whole.step) if len(mine) and _batch(whole, int(step)) == mine), None)
     if later is not None:
-        return f"; its first batch is that of step {later}"
+        return f"; its first batch is that of step {later}, and should be that of step {both.begins}"
     return f"; its first batch has {counted(len(mine), 'sample')} of another order or place"
 
 

@@ -1,6 +1,6 @@
 """The verdict on a training that was stopped and restarted, against the one that was never stopped."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
@@ -20,7 +20,10 @@ from ddp_repro.judge.soundness import common_problems, problems_of
 from ddp_repro.judge.wording import counted, numbered
 from ddp_repro.trace.launch import Launch
 
-LAYOUT_ONLY: Final = "DDP's buckets had another layout in the first step after a restart, and the gradients are equal in bits all the same"
+LAYOUT_ONLY: Final = (
+    "DDP's buckets had another layout in the first step after a restart, and the gradients are equal in bits all the "
+    "same"
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -89,7 +92,8 @@ def _problems(launches: Sequence[Launch], stretches: Sequence[Stretch], rules: R
     killed = {one.launch for one in stretches if one.is_killed}
     unsound = problems_of([one for one in launches if one.index not in killed], is_ignoring=bool(rules.ignore))
     found = [problem for problems in unsound.values() for problem in problems]
-    found += [one.problem for one in stretches if one.problem]
+    numbers = {launch.index for launch in launches}
+    found += [one.problem for one in stretches if one.problem and one.launch in numbers and not found]
     if not found and len(launches) < 1 + len(stretches):
         found.append(f"only {len(launches)} of {1 + len(stretches)} launches were made")
     if not found and not stretches:

@@ -31,12 +31,13 @@ _COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "v
 class Sides:
     """Both launches from step ``begins`` on, and the ranks whose first reduction had buckets of another layout.
 
-    ``idle`` names, by rank, the generators whose states differ and that neither launch drew from after that: their rows
-    are left out.
+    ``whole`` is the uninterrupted launch with what came before. ``idle`` names, by rank, the generators whose states
+    differ and that neither launch drew from after that: their rows are left out.
     """
 
     straight: Launch
     resumed: Launch
+    whole: Launch
     begins: int
     other_layout: tuple[int, ...]
     idle: dict[int, tuple[str, ...]]
@@ -57,6 +58,7 @@ def sides(straight: Launch, resumed: Launch, expected: int | None) -> Sides:
     return Sides(
         straight=replace(straight, traces=traces_a),
         resumed=replace(resumed, traces=traces_b),
+        whole=straight,
         begins=begins,
         other_layout=other_layout,
         idle={rank: names for rank, names in idle.items() if names},

@@ -18,6 +18,6 @@ class _Once:
     def __init__(self) -> None:
         self._asked = False
 
-    def __call__(self, step: int) -> bool:
+    def __call__(self, _step: int) -> bool:
         asked, self._asked = self._asked, True
         return not asked

@@ -7,7 +7,8 @@ from typing import Any
 from torch.utils.data import DataLoader
 
 from ddp_repro.errors import ReproError
-from ddp_repro.run.checkpoint import Progress, Restored, process_states, restore_process_states
+from ddp_repro.run.checkpoint.generators import process_states, restore_process_states
+from ddp_repro.run.checkpoint.progress import Progress, Restored
 from ddp_repro.run.reseeding import WorkerSeeded
 from ddp_repro.run.sampler import EpochSampler
 

@@ -24,7 +24,7 @@ from ddp_repro.run.saving import Saving
 from ddp_repro.run.script_rank import run_script_rank
 from ddp_repro.run.train import prepare, total_steps, train
 from ddp_repro.run.world import Place, join, leave, read_place
-from ddp_repro.trace.document import write_json
+from ddp_repro.trace.document import read_json, write_json
 from ddp_repro.trace.identity import COMPARED
 from ddp_repro.trace.launch import FINAL_SCHEMA
 from ddp_repro.trace.layout import LaunchFolder
@@ -69,6 +69,7 @@ def launch_rank(path: Path, config_path: Path, pipe: ProgressPipe) -> int:
     seen = Seen(rank=place.rank, data=workload.data_identity, in_force=in_force, provenance=provenance)
     identity = rank_identity(config, seen)
     write_json(folder.rank_identity(place.rank), identity)
+    identity = read_json(folder.rank_identity(place.rank))  # plain JSON types: it goes into checkpoints too
     _train(_Rank(folder=folder, config=config, place=place, identity=identity, pipe=pipe), workload)
     leave()
     return 0

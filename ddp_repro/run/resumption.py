@@ -19,7 +19,7 @@ class Stretch:
     """One launch of a stopped training.
 
     ``begins`` is the optimizer step from which it goes on: 0 at the very beginning, ``None`` where only its own
-    checkpoint tells. ``stops`` is where it is stopped, ``None`` at the training's end. ``checkpoint`` is where it saves.
+    checkpoint tells. ``stops`` is where it is stopped, ``None`` at the training's end, ``checkpoint`` where it saves.
     """
 
     variant: Variant

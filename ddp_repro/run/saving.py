@@ -7,7 +7,8 @@ from typing import Any
 
 from ddp_repro.errors import ReproError
 from ddp_repro.observe.recorder import paused
-from ddp_repro.run.checkpoint import load_checkpoint, save_checkpoint
+from ddp_repro.run.checkpoint.loading import load_checkpoint
+from ddp_repro.run.checkpoint.saving import save_checkpoint
 from ddp_repro.run.course import Course
 from ddp_repro.run.settle import settle_by
 from ddp_repro.run.train import Session, loss_on

@@ -1,6 +1,7 @@
 """Where a training is stopped to be restarted: the points that are asked for, or that its epochs tell."""
 
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
 from ddp_repro.config import ResumeOptions, Stop
@@ -35,7 +36,7 @@ def asked_for(options: ResumeOptions) -> list[Stops] | None:
 def _stops(one: Any) -> Stops:
     steps = one if isinstance(one, list) else [one]
     ascending = all(isinstance(step, int) and not isinstance(step, bool) and step >= 1 for step in steps)
-    if not steps or not ascending or any(a >= b for a, b in zip(steps, steps[1:], strict=False)):
+    if not steps or not ascending or any(a >= b for a, b in pairwise(steps)):
         raise ReproError(
             f"resume.at holds {one}, which is no step and no rising list of steps.",
             hint="Name optimizer steps, 1 or more: 'resume.at=[5,9]'; stopped twice on the way: 'resume.at=[[3,6]]'.",
@@ -44,10 +45,10 @@ def _stops(one: Any) -> Stops:
 
 
 def points(options: ResumeOptions, extent: Extent) -> list[Stops]:
-    """Return where the training is stopped: as asked for, or in mid-epoch, at an epoch's end, after its first step,
-    twice within one epoch, and after the very first step.
+    """Return where the training is stopped: as asked for, or where resuming goes wrong in practice.
 
-    Raises ReproError where the training is not that long.
+    That is in mid-epoch, at an epoch's end, after an epoch's first step, twice within one epoch, and after the very
+    first step. Raises ReproError where the training is not that long.
     """
     wanted = asked_for(options)
     if wanted is None:
@@ -83,7 +84,7 @@ def _between_checkpoints(stops: Stops, every: int) -> Stops:
 
 
 def _fits(stops: Stops, extent: Extent) -> bool:
-    rising = all(a < b for a, b in zip(stops, stops[1:], strict=False))
+    rising = all(a < b for a, b in pairwise(stops))
     return rising and stops[0] >= 1 and stops[-1] < extent.steps
 
 
