@@ -12,8 +12,8 @@ from omegaconf import OmegaConf
 from ddp_repro.conf_dir import CONF_DIR
 from ddp_repro.config import RecordConfig
 from ddp_repro.run import determinism
-from ddp_repro.run.root_seed import seed_everything, seed_training
 from ddp_repro.run.course import Course
+from ddp_repro.run.root_seed import seed_everything, seed_training
 from ddp_repro.run.train import prepare, train
 from ddp_repro.run.world import exit_now, join, leave, read_place
 from ddp_repro.workload.factory import load_workload

@@ -72,7 +72,7 @@ def total_steps(config: RecordConfig, batches: int) -> int:
 
 
 def train(session: Session, course: Course, after_step: Callable[[], None]) -> None:
-    """Train from where ``course`` is to the end, or to where it is to be stopped; call ``after_step`` after each step."""
+    """Train from where ``course`` is to the end, or to where it is stopped; call ``after_step`` after each step."""
     config, workload = session.config.train, session.workload
     whole = total_steps(session.config, len(session.loader))
     for epoch in range(course.epoch, config.epochs):
