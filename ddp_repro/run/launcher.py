@@ -10,9 +10,9 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from ddp_repro.run import rank_state
-from ddp_repro.run.driver import Interrupted
+from ddp_repro.run.driver import Interrupted, adopt_orphans
 from ddp_repro.run.ports import reserved_port
-from ddp_repro.run.processes import MARK, RankCommand, end_world, exit_text, start
+from ddp_repro.run.processes import MARK, RankCommand, children, end_world, exit_text, reap_orphans, start
 from ddp_repro.run.progress import RELEASE_VARIABLE, VARIABLE, LineReader, Message
 from ddp_repro.run.rank_state import Ending, RankState, ended_before
 from ddp_repro.trace.launch import LaunchRecord, RankExit, write_launch_record
@@ -62,6 +62,8 @@ class _World:
     def __init__(self, plan: WorldPlan) -> None:
         self._plan = plan
         self._mark = uuid.uuid4().hex
+        adopt_orphans()
+        self._others = children()
         self._ranks: list[RankState] = []
         self._told_errors: list[int] = []  # ranks in the order in which they told the driver of an error
         self._reader = LineReader()
@@ -86,13 +88,14 @@ class _World:
         """Wait until the world ended or must be ended, and say how."""
         while True:
             self._pump(POLL_S)
+            reap_orphans([child.pid for child in (*self._others, *(rank.process for rank in self._ranks))])
             ending = self._failed() or self._hung() or self._finished()
             if ending is not None:
                 return ending
 
     def end(self) -> None:
         """End every process of this world, close the pipes and let go of the port."""
-        end_world([rank.process for rank in self._ranks], self._mark)
+        end_world([rank.process for rank in self._ranks], self._mark, self._others)
         self._held.close()
         with suppress(OSError):
             self._pump(0.0)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -123,6 +124,37 @@ def test_children_in_sessions_of_their_own_are_ended_too(tmp_path: Path) -> None
     record = run(tmp_path, body)
     assert record.outcome == "failed"
     assert "exit code 3" in record.reason
+
+
+def test_a_child_that_hides_is_ended_too_and_nobody_elses(tmp_path: Path) -> None:
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    body = """
+    sleep = [sys.executable, '-c', 'import time; time.sleep(600)']
+    quiet = "stdout=subprocess.DEVNULL, start_new_session=True, env={}"
+    hides = f"import subprocess; print(subprocess.Popen({sleep!r}, {quiet}).pid)"
+    told = subprocess.run([sys.executable, '-c', hides], stdout=subprocess.PIPE, env={}, start_new_session=True)
+    orphan = told.stdout.decode().strip()
+    child = subprocess.Popen(sleep, start_new_session=True, env={}).pid
+    subprocess.Popen(['true'], start_new_session=True, env={})
+    with open(os.environ['DDP_REPRO_TEST'] + f'/hidden-{rank}', 'w') as file:
+        file.write(f'{orphan} {child}')
+    pipe.send('observed', step=1)
+    """
+    try:
+        assert run(tmp_path, body).outcome == "finished"
+        assert len(hidden(tmp_path)) == 6
+        assert not any(map(psutil.pid_exists, hidden(tmp_path)))
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+        for pid in hidden(tmp_path):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def hidden(tmp_path: Path) -> list[int]:
+    return [int(pid) for file in tmp_path.glob("hidden-*") for pid in file.read_text().split()]
 
 
 def test_a_hang_in_teardown_is_ended_and_said_but_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
