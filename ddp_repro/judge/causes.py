@@ -226,6 +226,14 @@ CAUSES: Final[dict[str, Cause]] = {
         advice="call the wrapped model, not model.module, and the last backward of a step outside no_sync; do not "
         "replace parameters after wrapping",
     ),
+    "unused-parameters": Cause(
+        title="gradients not synchronised: unused parameters",
+        message="the reduced gradient of {name} is not the same on all ranks: {odd}; {unused} got no gradient on any "
+        "rank, and DistributedDataParallel waits for those of all parameters",
+        advice="set ddp.find_unused_parameters=true (find_unused_parameters=True in your own script) or leave unused "
+        "parameters out of the model; if DistributedDataParallel had no part in it, call the wrapped model, not "
+        "model.module",
+    ),
     "replica-parameters": Cause(
         title="replicas drift apart",
         message="{name} is not the same on all ranks after the step: {odd}",

@@ -20,8 +20,8 @@ def opaque_notes(traces: Iterable[Trace]) -> list[str]:
             parts = split_name(name) or (name, "")
             found.setdefault(parts[0], {})[spec.removeprefix(_OPAQUE)] = None
     return [
-        f"{loader}: of parts of its batches that are of type {listed(types)} the content was not compared; what a batch "
-        "holds is seen in tensors, arrays, numbers, text, containers and attributes"
+        f"{loader}: of parts of its batches that are of type {listed(types)} the content was not compared; what a "
+        "batch holds is seen in tensors, arrays, numbers, text, containers and attributes"
         for loader, types in found.items()
     ]
 

@@ -4,7 +4,7 @@ import dataclasses
 import re
 import weakref
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from datetime import date, time, timedelta, tzinfo
 from decimal import Decimal
@@ -27,9 +27,14 @@ _LEAVES: Final = 256  # recorded by name; what a batch holds beyond them goes in
 _DEPTH: Final = 8
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-f]+")
 _AGAIN: Final[Scalar] = ("again", bytes_digest(b"", "again"), None)  # something that holds itself
-_BY_REPR: Final = (
-    *(complex, range, slice, Decimal, Fraction, UUID, date, time, timedelta, tzinfo),
-    *(torch.dtype, torch.device, torch.layout, torch.memory_format),
+_AS_TEXT: Final[tuple[tuple[tuple[type, ...], Callable[[Any], str]], ...]] = (
+    ((str,), lambda thing: thing),
+    ((Enum,), lambda thing: f"{type(thing).__qualname__}.{thing.name}"),
+    ((type,), lambda thing: f"{thing.__module__}.{thing.__qualname__}"),
+    ((ModuleType,), lambda thing: thing.__name__),
+    ((PathLike,), lambda thing: repr(thing.__fspath__())),
+    ((complex, range, slice, Decimal, Fraction, UUID, date, time, timedelta, tzinfo), repr),
+    ((torch.dtype, torch.device, torch.layout, torch.memory_format), repr),
 )
 
 Leaf = tuple[str, Scalar]
@@ -121,22 +126,13 @@ def _is_array(thing: Any) -> bool:
 
 def _text_fact(thing: Any) -> Scalar | None:
     """Return the fact of what is best told as a text; a set's items in order, since its own order is chance."""
-    if isinstance(thing, str):
-        return text(thing)
-    if isinstance(thing, Enum):
-        return text(f"{type(thing).__qualname__}.{thing.name}")
-    if isinstance(thing, type):
-        return text(f"{thing.__module__}.{thing.__qualname__}")
-    if isinstance(thing, ModuleType):
-        return text(thing.__name__)
-    if isinstance(thing, PathLike):
-        return text(repr(thing.__fspath__()))
-    if isinstance(thing, _BY_REPR):
-        return text(repr(thing))
+    for kinds, told in _AS_TEXT:
+        if isinstance(thing, kinds):
+            return text(told(thing))
     if not isinstance(thing, AbstractSet):
         return None
-    told = repr(sorted(without_addresses(item) for item in thing))
-    return text(told) if not any(map(_is_told_by_address, thing)) else _seen_in_part(thing, told.encode())
+    items = repr(sorted(without_addresses(item) for item in thing))
+    return text(items) if not any(map(_is_told_by_address, thing)) else _seen_in_part(thing, items.encode())
 
 
 def _buffer_fact(thing: Any) -> Scalar | None:

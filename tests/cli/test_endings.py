@@ -166,3 +166,17 @@ def test_one_launch_is_not_judged_reproducible(tmp_path: Path) -> None:
 def test_an_unobserved_run_is_not_judged(tmp_path: Path) -> None:
     done = run("check", *TINY, "nproc=2", "capture=off", "output.dir=run", cwd=tmp_path)
     assert_not_judged(done, "nothing was observed")
+
+
+def test_unused_parameters_are_told_with_the_key_that_helps(tmp_path: Path) -> None:
+    done = run("check", f"{FAULTS}unused", "nproc=3", "output.dir=run", cwd=tmp_path)
+    assert_not_judged(done, "took no part in the loss", "ddp.find_unused_parameters=true")
+    assert done.verdict is not None
+    assert {found["cause"] for found in done.verdict["findings"]} <= {"unused-parameters"}
+    mended = ["nproc=3", "ddp.find_unused_parameters=true", "train.max_steps=3"]
+    assert run("check", f"{FAULTS}unused", *mended, cwd=tmp_path).code == 0
+
+
+def test_a_part_that_the_loop_cannot_train_with_is_named(tmp_path: Path) -> None:
+    done = run("check", f"{FAULTS}unreduced_loss", "nproc=2", "output.dir=run", cwd=tmp_path)
+    assert_not_judged(done, "the workload's loss returned a tensor of shape [32, 10]", "loss.mean()")
