@@ -46,7 +46,7 @@ def how_to_write(argument: str) -> str:
         return "Write key=value in one word, without spaces around the =: nproc=4, or 'output.dir=\"my runs\"'."
     again = shlex.quote(f'{key}="{_escaped(value)}"')
     if value.startswith(("[", "{")):
-        return f"Quote each text in it, for the shell and for Hydra: {key}='[\"a text\",\"another\"]'"
+        return f'Quote each text in it, for the shell and for Hydra: {key}=\'["a text","another"]\''
     return f"Quote the value, for the shell and for Hydra: {again}"
 
 
