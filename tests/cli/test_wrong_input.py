@@ -88,9 +88,20 @@ def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "mine" / "run.json").read_text() == "{}"
 
 
+@pytest.mark.parametrize("command", ["check", "record", "compare"])
+def test_help_names_the_command_its_use_and_its_codes(command: str, tmp_path: Path) -> None:
+    done = run(command, "--help", cwd=tmp_path)
+    assert (done.code, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{command}: ")
+    assert f"Usage: python -m ddp_repro.{command} key=value" in done.stdout
+    assert "Exit codes: 0 " in done.stdout
+    assert "powered by" not in done.stdout
+    assert ("workload: custom, digits" in done.stdout) == (command != "compare")
+
+
 def test_help_and_cfg_are_no_verdicts(tmp_path: Path) -> None:
     for flag in ("--help", "--cfg=job"):
         done = run("check", flag, cwd=tmp_path)
         assert done.code == 0
         assert "nproc: 4" in done.stdout
-        assert "NOT_JUDGED" not in done.stdout
+        assert "NOT_JUDGED" not in done.stdout.splitlines()
