@@ -19,12 +19,16 @@ from ddp_repro.trace.launch import LaunchRecord, RankExit, write_launch_record
 from ddp_repro.trace.layout import LaunchFolder
 
 POLL_S = 0.05
+STARTUP_S = 120.0  # at least, for interpreters that import torch on a machine with other work
 STACKS_S = 0.5  # for faulthandler to write the stacks of a hung rank
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldPlan:
-    """One launch: the command of each of its ``nproc`` ranks, their environment, and how long a step may take (s)."""
+    """One launch: the command of each of its ``nproc`` ranks, their environment, and how long a step may take (s).
+
+    Until all ranks have started, ``timeout_s`` is at least ``STARTUP_S``.
+    """
 
     folder: LaunchFolder
     argv: Sequence[str]
@@ -190,7 +194,9 @@ class _World:
         return next(iter([*silent, *leaving, *self._told_errors, *broken]))
 
     def _hung(self) -> Ending | None:
-        if time.monotonic() - self._progress_at <= self._plan.timeout_s:
+        late = [number for number, rank in enumerate(self._ranks) if not rank.started]
+        limit_s = max(self._plan.timeout_s, STARTUP_S) if late else self._plan.timeout_s
+        if time.monotonic() - self._progress_at <= limit_s:
             return None
         waiting = [number for number, rank in enumerate(self._ranks) if rank.is_running]
         if all(rank.closed for rank in self._ranks):
@@ -201,7 +207,9 @@ class _World:
                 os.kill(self._ranks[number].process.pid, signal.SIGUSR1)
         time.sleep(STACKS_S)
         steps = ", ".join(f"rank {number}: {self._ranks[number].last_step or 0}" for number in waiting)
-        told = f"no step was completed for {self._plan.timeout_s:g} s (steps done: {steps})"
+        told = f"no step was completed for {limit_s:g} s (steps done: {steps})"
+        if late:
+            told = f"{', '.join(f'rank {number}' for number in late)} did not start within {limit_s:g} s"
         reason = (
             f"{ended_before(self._ranks, [])}{told}; the stacks of its ranks are in rank-<r>.log under "
             f"{self._plan.folder.path}. If a step takes longer, raise launcher.timeout_s"

@@ -104,11 +104,9 @@ def test_a_rank_that_raises(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_nothing_left")
 def test_a_rank_that_hangs(tmp_path: Path) -> None:
     extra = {"TMPDIR": str(tmp_path)}
-    began = time.monotonic()
-    overrides = [f"{FAULTS}hanging", "nproc=2", "output.dir=run", "launcher.timeout_s=12"]
+    overrides = [f"{FAULTS}hanging", "nproc=2", "output.dir=run", "launcher.timeout_s=5"]
     done = run("check", *overrides, cwd=tmp_path, extra=extra, real=True)
-    assert time.monotonic() - began < 60
-    assert_not_judged(done, "no step was completed for 12 s")
+    assert_not_judged(done, "no step was completed for 5 s")
     assert "waits_for_ever" in RunFolder(tmp_path / "run").launch(0).log(0).read_text()
 
 

@@ -24,13 +24,14 @@ import os, signal, subprocess, sys, time
 from ddp_repro.run.progress import ProgressPipe
 rank = int(os.environ["RANK"])
 pipe = ProgressPipe(rank)
-pipe.send("started")
 """
 
 
-def run(tmp_path: Path, body: str, *, timeout_s: float = 20.0, grace_s: float = 0.5) -> LaunchRecord:
+def run(
+    tmp_path: Path, body: str, *, timeout_s: float = 20.0, grace_s: float = 0.5, begin: str = "pipe.send('started')\n"
+) -> LaunchRecord:
     script = tmp_path / "rank.py"
-    script.write_text(HEAD + textwrap.dedent(body))
+    script.write_text(HEAD + begin + textwrap.dedent(body))
     folder = LaunchFolder(tmp_path / "launch-0")
     folder.path.mkdir()
     steps: list[tuple[int, int | None]] = []
@@ -113,6 +114,19 @@ def test_a_hang_is_ended_with_the_stacks_in_the_log(tmp_path: Path) -> None:
     assert "no step was completed for 1.5 s" in record.reason
     assert "rank 0: 3" in record.reason
     assert "waits_for_ever" in (tmp_path / "launch-0" / "rank-1.log").read_text()
+
+
+def test_a_slow_start_is_no_hang(tmp_path: Path) -> None:
+    body = "time.sleep(2)\npipe.send('step', step=1); pipe.send('observed', step=1)"
+    assert run(tmp_path, body, timeout_s=1.0, begin="").outcome == "finished"
+
+
+def test_a_rank_that_never_starts_is_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddp_repro.run.launcher.STARTUP_S", 2.0)
+    body = "if rank != 1: pipe.send('started')\ntime.sleep(600)"
+    record = run(tmp_path, body, timeout_s=1.0, begin="")
+    assert record.outcome == "hung"
+    assert "rank 1 did not start within 2 s" in record.reason
 
 
 def test_children_in_sessions_of_their_own_are_ended_too(tmp_path: Path) -> None:
