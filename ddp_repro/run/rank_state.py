@@ -25,8 +25,9 @@ class Ending:
 class RankState:
     """A rank's process and what it said so far.
 
-    ``started``: it said something. ``closed``: all that is to be seen of it is on disk. ``leaving_since`` is when it began to destroy its process
-    group (``time.monotonic``), ``None`` once it is through; ``leaving_for`` the exception that made it leave.
+    ``started``: it said something. ``closed``: all that is to be seen of it is on disk. ``leaving_since`` is when it
+    began to destroy its process group (``time.monotonic``), ``None`` once it is through; ``leaving_for`` the exception
+    that made it leave.
     """
 
     process: subprocess.Popen[bytes]
