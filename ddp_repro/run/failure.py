@@ -16,7 +16,7 @@ class Told:
 
 def told(error: BaseException) -> Told:
     """Return what is told of ``error``; its traceback stands in the rank's log."""
-    if UNUSED_PARAMETERS in str(error):
+    if UNUSED_PARAMETERS in _words(error):
         return Told(
             text="DistributedDataParallel waits for gradients of parameters (or outputs) that took no part in the loss",
             hint="set find_unused_parameters=True (ddp.find_unused_parameters=true without a script) or leave them out",
@@ -26,7 +26,14 @@ def told(error: BaseException) -> Told:
 
 def in_one_line(error: BaseException) -> str:
     """Return an exception in one line; of one that quotes a worker's traceback, the worker's own last line."""
-    lines = [line for line in str(error).splitlines() if line.strip()]
-    if "Traceback (most recent call last)" in str(error):
+    lines = [line for line in _words(error).splitlines() if line.strip()]
+    if "Traceback (most recent call last)" in _words(error):
         return lines[-1]
     return ": ".join([type(error).__name__, *lines[:1]])
+
+
+def _words(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001  an exception of a script, whose own __str__ fails
+        return ""

@@ -19,3 +19,12 @@ def test_another_error_is_told_in_one_line() -> None:
     assert told(KeyboardInterrupt()).text == "KeyboardInterrupt"
     quoted = "Caught ValueError in DataLoader worker 0.\nTraceback (most recent call last):\n  x\nValueError: no"
     assert told(ValueError(quoted)).text == "ValueError: no"
+
+
+class Mute(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no words")
+
+
+def test_an_error_without_words_is_told_by_its_type() -> None:
+    assert told(Mute()).text == "Mute"
