@@ -5,22 +5,25 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, is_dataclass
 from typing import Any
 
 import hydra
 from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
 from omegaconf import DictConfig, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from ddp_repro.conf_dir import CONF_DIR
 from ddp_repro.errors import ExitCode, ReproError, Verdict
+from ddp_repro.overrides import as_meant, how_to_write
 from ddp_repro.report.terminal import print_error, print_verdict
 from ddp_repro.run.driver import Interrupted, Invocation, catch_signals, refuse_several_drivers
 
-CUSTOM_TARGET = "workload._target_="
 TWINS = "twins"
+_IN_VAIN = "To append to your config use +"  # a key that is added does nothing
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -93,44 +96,69 @@ def _compose(command: Command, typed: list[str]) -> list[Any]:
         composed.append(config)
 
     ConfigStore.instance().store(name=f"{command.name}_schema", node=command.schema)
-    sys.argv[1:] = own_workload(typed)
+    sys.argv[1:] = as_meant(typed)
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told):
             hydra.main(version_base="1.3", config_path=str(CONF_DIR), config_name=command.name)(task)()
     except SystemExit as stop:
         if stop.code not in (0, None):
-            raise ReproError(in_short(told.getvalue()), hint=_cfg_hint(command)) from None
+            raise _refusal(told.getvalue(), command, sys.argv[1:]) from None
     return [_settings(command, config) for config in composed]
 
 
+def _refusal(told: str, command: Command, arguments: list[str]) -> ReproError:
+    """Return Hydra's refusal, with the argument that it could not read, where there is one, and how it is written."""
+    unknown = told.partition("unrecognized arguments: ")[2].partition("\n")[0]
+    for before, argument in zip(["", *arguments], arguments, strict=False):
+        if argument.startswith("-"):
+            is_unreadable = argument in unknown
+        else:
+            is_unreadable = not before.startswith("-") and _is_unreadable(argument)
+        if is_unreadable:
+            return ReproError(f"{argument} cannot be read as key=value.", hint=how_to_write(argument))
+    return ReproError(in_short(told), hint=_cfg_hint(command))
+
+
+def _is_unreadable(argument: str) -> bool:
+    try:
+        OverridesParser.create().parse_override(argument)
+    except HydraException:
+        return True
+    return False
+
+
 def _settings(command: Command, config: DictConfig) -> Any:
+    for key in _unknown(config):
+        raise ReproError(f"{key} is no key of {command.name}, not even with a plus.", hint=_cfg_hint(command))
     try:
         return OmegaConf.to_object(config)
     except OmegaConfBaseException as error:  # a value that must be given is missing
         raise ReproError(str(error).splitlines()[0], hint=_cfg_hint(command)) from error
 
 
+def _unknown(config: DictConfig, above: str = "") -> Iterator[str]:
+    """Yield the keys that were added where a dataclass has none of that name: they would do nothing."""
+    kind = OmegaConf.get_type(config)
+    for key in config:
+        value = None if OmegaConf.is_missing(config, key) else config[key]
+        if is_dataclass(kind) and key not in kind.__dataclass_fields__:
+            yield f"{above}{key!s}"
+        elif isinstance(value, DictConfig):
+            yield from _unknown(value, f"{above}{key!s}.")
+
+
 def in_short(told: str) -> str:
     """Return Hydra's message without what only helps its own developers."""
-    head = told.partition("Config search path")[0]
+    head = told.rpartition("error: ")[2] if told.startswith("usage: ") else told.partition("Config search path")[0]
     lines = [line for line in head.splitlines() if line.strip() and "HYDRA_FULL_ERROR" not in line]
-    return "\n".join(line for line in lines if "_type=" not in line)
+    return "\n".join(line for line in lines if "_type=" not in line and not line.startswith(_IN_VAIN))
 
 
 def worst(codes: list[ExitCode]) -> ExitCode:
     """Return the code of several runs: a difference found outweighs a run not judged; none (``--cfg``) is 0."""
     order = (ExitCode.DIVERGED, ExitCode.NOT_JUDGED)
     return next((code for code in order if code in codes), ExitCode.REPRODUCIBLE)
-
-
-def own_workload(arguments: list[str]) -> list[str]:
-    """Return the arguments with ``workload._target_=…`` meaning a workload that has none of the defaults' keys."""
-    custom = any(argument.startswith(CUSTOM_TARGET) for argument in arguments)
-    if not custom or any(argument.startswith("workload=") for argument in arguments if argument != "workload=custom"):
-        return arguments
-    opened = [f"++{argument}" if argument.startswith("workload.") else argument for argument in arguments]
-    return ["workload=custom", *(argument for argument in opened if argument != "workload=custom")]
 
 
 def _cfg_hint(command: Command) -> str:

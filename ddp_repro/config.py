@@ -280,7 +280,7 @@ def _without(settings: dict[str, Any], *keys: str) -> dict[str, Any]:
 
 def save_config(config: RecordConfig | CompareConfig, path: Path) -> None:
     """Write the resolved configuration as YAML."""
-    path.write_text(OmegaConf.to_yaml(OmegaConf.structured(config)))
+    path.write_text(OmegaConf.to_yaml(OmegaConf.structured(config)), encoding="utf-8")
 
 
 def load_record_config(path: Path) -> RecordConfig:

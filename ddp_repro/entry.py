@@ -4,6 +4,8 @@ import importlib
 import sys
 import traceback
 
+from ddp_repro.streams import close_streams, open_streams
+
 COMMANDS = ("check", "record", "compare", "resume")
 NOT_JUDGED = 2
 USAGE = f"usage: ddp-repro {{{'|'.join(COMMANDS)}}} key=value …   (ddp-repro check --help lists the keys)"
@@ -11,6 +13,7 @@ USAGE = f"usage: ddp-repro {{{'|'.join(COMMANDS)}}} key=value …   (ddp-repro c
 
 def enter(command: str) -> None:
     """Run ``command`` on ``sys.argv`` and exit; a crash while its parts are imported ends with 2 too."""
+    open_streams()
     try:
         importlib.import_module(f"ddp_repro.{command}").main()
     except SystemExit:
@@ -19,10 +22,13 @@ def enter(command: str) -> None:
         traceback.print_exc()
         sys.stdout.write("NOT_JUDGED\n")
         sys.exit(NOT_JUDGED)
+    finally:
+        close_streams()
 
 
 def main() -> None:
     """Entry point of the console script: ``ddp-repro <command> key=value …``."""
+    open_streams()
     name = sys.argv[1] if len(sys.argv) > 1 else ""
     if name in ("-h", "--help"):
         sys.stdout.write(f"{USAGE}\n")

@@ -5,7 +5,7 @@ from dataclasses import replace
 from ddp_repro.config import Backend, RecordConfig, Seeding, is_script
 from ddp_repro.errors import ReproError
 from ddp_repro.run.determinism import check_ranges
-from ddp_repro.workload.script import read_script
+from ddp_repro.workload.script import check_file, read_script
 
 LEVELS = ("same-stack",)
 LONGEST_S = 864_000.0  # ten days: a socket's timeout must be a finite number
@@ -46,7 +46,7 @@ def validate_launch(config: RecordConfig) -> None:
 
 def _validate_script(config: RecordConfig) -> None:
     """Raise ReproError for keys that steer the built-in training and would do nothing to a script."""
-    read_script(config.workload)
+    check_file(read_script(config.workload))
     theirs = {"data": config.data, "ddp": config.ddp, "train": replace(config.train, max_steps=None)}
     idle = [
         f"{group}.{name}"

@@ -11,6 +11,7 @@ from ddp_repro.judge.guards import guard_findings
 from ddp_repro.judge.identity import differing_on_ranks, label
 from ddp_repro.judge.majority import outside_majority
 from ddp_repro.judge.noise import noise_findings
+from ddp_repro.judge.opaque import opaque_notes
 from ddp_repro.judge.passes import passes_of
 from ddp_repro.judge.replication import replication_findings
 from ddp_repro.judge.shards import shard_findings
@@ -50,7 +51,7 @@ def launch_findings(launch: Launch, *, before: int | None = None) -> tuple[list[
         *guarded,
         *worker_draws(launch.index, launch.traces, passes),
         *noise_findings(launch.index, launch.traces, passes),
-    ], [*notes, *more, *mended]
+    ], [*notes, *more, *mended, *opaque_notes(launch.traces.values())]
 
 
 def identity_findings(launch: Launch) -> list[Finding]:

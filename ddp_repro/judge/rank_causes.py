@@ -6,7 +6,7 @@ from typing import Final
 
 import numpy as np
 
-from ddp_repro.judge.rows import Index
+from ddp_repro.judge.rows import REPLICATED, Index
 from ddp_repro.judge.wording import counted, listed, numbered
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
@@ -67,8 +67,7 @@ def rank_cause(launch: Launch, found: Disagreement) -> Why:
     gaps = {"name": found.names[0], "phase": found.phase, "odd": _odd(launch, found)}
     count = _count(found)
     if found.phase == "grad_reduced":
-        gaps["gradient"] = "the reduced gradient"
-        return _CAUSES["grad_reduced"], gaps, [count, *_unreduced(launch, found)]
+        return _of_the_reduction(launch, found, gaps)
     if found.phase == "grad_step":
         return _of_the_optimizer(launch, found, gaps)
     if found.phase == "param":
@@ -104,6 +103,16 @@ def _absent(launch: Launch, found: Disagreement) -> Why:
     name, phase = found.names[0], found.phase
     seen = f"an optimizer steps {name}" if phase in _OF_A_STEP else f"{name} ({phase}) was observed"
     return "control-flow", {"what": f"in step {found.step} {seen} {where}"}, [_count(found)]
+
+
+def _of_the_reduction(launch: Launch, found: Disagreement, gaps: Mapping[str, str]) -> Why:
+    """Tell reductions that never ended, because they wait for unused parameters, from other ones."""
+    unreduced = _unreduced(launch, found)
+    unused = _unused(launch, found) if unreduced else []
+    if unused:
+        return "unused-parameters", {**gaps, "unused": listed(unused)}, unreduced
+    gaps = {**gaps, "gradient": "the reduced gradient"}
+    return _CAUSES["grad_reduced"], gaps, [_count(found), *unreduced]
 
 
 def _of_the_optimizer(launch: Launch, found: Disagreement, gaps: Mapping[str, str]) -> Why:
@@ -168,6 +177,18 @@ def _unreduced(launch: Launch, found: Disagreement) -> list[str]:
     where = numbered("rank", list(by_rank))
     where = "every rank" if len(by_rank) == len(launch.traces) else where
     return [f"on {where} the reduced gradient{which} equals the local one: it was not reduced"]
+
+
+def _unused(launch: Launch, found: Disagreement) -> list[str]:
+    """Name the parameters of an optimizer that got no gradient on any rank, though all ranks are to hold them equal."""
+    stepped: dict[str, None] = {}
+    used: set[str] = set()
+    for _, trace in sorted(launch.traces.items()):
+        rows = rows_of(trace, found.step, "param")
+        held = [row for row in rows if trace.specs[trace.spec[row]].endswith(REPLICATED)]
+        stepped |= {trace.names[trace.name[row]]: None for row in held}
+        used |= last_digests(trace, found.step, "grad_local").keys()
+    return [name for name in stepped if name not in used]
 
 
 def _hyperparameters(launch: Launch, found: Disagreement) -> list[str]:

@@ -14,6 +14,10 @@ from ddp_repro.trace.reader import Trace
 
 _TRAINING: Final = ("loss", "grad_local", "grad_reduced", "grad_step", "param")
 _EVERY_STEP: Final = ("init", "data", "rng", "loss", "grad_local", "grad_reduced", "grad_step", "param", "optimizer")
+_FEW_RANKS: Final = {
+    1: "one rank: nothing was reduced, so nothing is said of reductions, shards and replicas; use three or more",
+    2: "two ranks hide every fault of the order of reductions (a + b = b + a); use three or more",
+}
 _FINISHED: Final = ("finished", "max_steps")
 
 
@@ -144,13 +148,15 @@ def _unended(launch: Launch) -> Iterator[str]:
 
 
 def blind_spots(launches: Sequence[Launch]) -> list[str]:
-    """Return a note on the phases of a step that no rank of any launch observed: equal there says nothing."""
+    """Return notes on what equal launches say nothing of: phases that no rank observed, worlds of too few ranks."""
     traces = [trace for launch in launches for trace in launch.traces.values()]
     if not any(_observed_training(trace) for trace in traces):
         return []
     seen = {trace.phases[code] for trace in traces for code in np.unique(trace.phase)}
     unseen = [phase for phase in _EVERY_STEP if phase not in seen]
-    return [f"never observed, so not judged: {listed(unseen, at_most=len(unseen))}"] if unseen else []
+    notes = [f"never observed, so not judged: {listed(unseen, at_most=len(unseen))}"] if unseen else []
+    sizes = sorted({trace.meta.world_size for trace in traces})
+    return [*notes, *(_FEW_RANKS[size] for size in sizes if size in _FEW_RANKS)]
 
 
 def _observed_training(trace: Trace) -> bool:

@@ -9,6 +9,8 @@ from typing import Any, NoReturn
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
+from ddp_repro.run.failure import told
+
 
 def watch_departure(before: Callable[[str], bool], after: Callable[[], None]) -> None:
     """Call ``before`` on entry to ``destroy_process_group`` of the whole world, and ``after`` on the way out.
@@ -49,10 +51,5 @@ def _exception_under_way() -> str:
     error = sys.exc_info()[1]
     if error is None or (isinstance(error, SystemExit) and error.code in (None, 0)):
         return ""
-    return in_one_line(error)
-
-
-def in_one_line(error: BaseException) -> str:
-    """Return an exception as the last line of its traceback has it."""
-    text = f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-    return text.splitlines()[0]
+    failure = told(error)
+    return "; ".join(part for part in (failure.text, failure.hint) if part)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ddp_repro.config import CheckConfig
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
+PR_SET_CHILD_SUBREAPER = 36
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,8 +66,17 @@ def catch_signals(environ: Mapping[str, str]) -> None:
 
 def end_with_parent(signum: int) -> None:
     """Have the kernel send ``signum`` to this process when its parent dies (Linux; elsewhere nothing happens)."""
+    _prctl(PR_SET_PDEATHSIG, signum)
+
+
+def adopt_orphans() -> None:
+    """Have processes whose parents die become children of this one, if they descend from it (Linux)."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+
+
+def _prctl(option: int, value: int) -> None:
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signum, 0, 0, 0)
+        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
 def refuse_several_drivers(environ: Mapping[str, str]) -> None:

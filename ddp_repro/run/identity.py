@@ -153,7 +153,7 @@ def _interconnect() -> list[str]:
 def _cpu_model() -> str:
     cpuinfo = Path("/proc/cpuinfo")
     if cpuinfo.is_file():
-        for line in cpuinfo.read_text().splitlines():
+        for line in cpuinfo.read_text(encoding="utf-8", errors="replace").splitlines():
             if line.lower().startswith(("model name", "cpu model", "hardware")):
                 return line.partition(":")[2].strip()
     return platform.processor()

@@ -10,15 +10,16 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 
 from ddp_repro.run import rank_state
-from ddp_repro.run.driver import Interrupted
+from ddp_repro.run.driver import Interrupted, adopt_orphans
 from ddp_repro.run.ports import reserved_port
-from ddp_repro.run.processes import MARK, RankCommand, end_world, exit_text, kill, start
+from ddp_repro.run.processes import MARK, RankCommand, children, end_world, exit_text, kill, reap_orphans, start
 from ddp_repro.run.progress import RELEASE_VARIABLE, VARIABLE, LineReader, Message
 from ddp_repro.run.rank_state import Ending, RankState, ended_before
 from ddp_repro.trace.launch import LaunchRecord, RankExit, write_launch_record
 from ddp_repro.trace.layout import LaunchFolder
 
 POLL_S = 0.05
+STARTUP_S = 120.0  # at least, for interpreters that import torch on a machine with other work
 STACKS_S = 0.5  # for faulthandler to write the stacks of a hung rank
 
 
@@ -26,7 +27,8 @@ STACKS_S = 0.5  # for faulthandler to write the stacks of a hung rank
 class WorldPlan:
     """One launch: the command of each of its ``nproc`` ranks, their environment, and how long a step may take (s).
 
-    With ``kill_at`` the whole world is killed once rank 0 has done so many optimizer steps.
+    Until all ranks have started, ``timeout_s`` is at least ``STARTUP_S``. With ``kill_at`` the whole world is killed
+    once rank 0 has done so many optimizer steps.
     """
 
     folder: LaunchFolder
@@ -66,6 +68,8 @@ class _World:
     def __init__(self, plan: WorldPlan) -> None:
         self._plan = plan
         self._mark = uuid.uuid4().hex
+        adopt_orphans()
+        self._others = children()
         self._ranks: list[RankState] = []
         self._told_errors: list[int] = []  # ranks in the order in which they told the driver of an error
         self._reader = LineReader()
@@ -90,13 +94,14 @@ class _World:
         """Wait until the world ended or must be ended, and say how."""
         while True:
             self._pump(POLL_S)
+            reap_orphans([child.pid for child in (*self._others, *(rank.process for rank in self._ranks))])
             ending = self._killed() or self._failed() or self._hung() or self._finished()
             if ending is not None:
                 return ending
 
     def end(self) -> None:
         """End every process of this world, close the pipes and let go of the port."""
-        end_world([rank.process for rank in self._ranks], self._mark)
+        end_world([rank.process for rank in self._ranks], self._mark, self._others)
         self._held.close()
         with suppress(OSError):
             self._pump(0.0)
@@ -199,7 +204,9 @@ class _World:
         return next(iter([*silent, *leaving, *self._told_errors, *broken]))
 
     def _hung(self) -> Ending | None:
-        if time.monotonic() - self._progress_at <= self._plan.timeout_s:
+        late = [number for number, rank in enumerate(self._ranks) if not rank.started]
+        limit_s = max(self._plan.timeout_s, STARTUP_S) if late else self._plan.timeout_s
+        if time.monotonic() - self._progress_at <= limit_s:
             return None
         waiting = [number for number, rank in enumerate(self._ranks) if rank.is_running]
         if all(rank.closed for rank in self._ranks):
@@ -210,7 +217,9 @@ class _World:
                 os.kill(self._ranks[number].process.pid, signal.SIGUSR1)
         time.sleep(STACKS_S)
         steps = ", ".join(f"rank {number}: {self._ranks[number].last_step or 0}" for number in waiting)
-        told = f"no step was completed for {self._plan.timeout_s:g} s (steps done: {steps})"
+        told = f"no step was completed for {limit_s:g} s (steps done: {steps})"
+        if late:
+            told = f"{', '.join(f'rank {number}' for number in late)} did not start within {limit_s:g} s"
         reason = (
             f"{ended_before(self._ranks, [])}{told}; the stacks of its ranks are in rank-<r>.log under "
             f"{self._plan.folder.path}. If a step takes longer, raise launcher.timeout_s"

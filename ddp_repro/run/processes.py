@@ -5,7 +5,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,18 +37,46 @@ def start(command: RankCommand, pass_fds: Sequence[int]) -> subprocess.Popen[byt
         )
 
 
-def end_world(processes: Iterable[subprocess.Popen[bytes]], mark: str) -> None:
-    """Kill every rank with its process group, then whatever else carries the world's mark, and reap the ranks."""
+def children() -> frozenset[psutil.Process]:
+    """Return the processes whose parent this one is."""
+    return frozenset(psutil.Process().children())
+
+
+def end_world(processes: Iterable[subprocess.Popen[bytes]], mark: str, others: Collection[psutil.Process]) -> None:
+    """Kill every rank with its process group, then all that is left of the world, and reap it.
+
+    What is left carries the world's ``mark``, or was re-parented to this process, which adopts orphans: a child in a
+    session of its own whose environment was cleared is found only so. ``others`` are children that are not the world's.
+    """
     ranks = list(processes)
     kill(ranks)
+    _reap(ranks)  # their orphans are re-parented by then
     deadline = time.monotonic() + 10.0
-    while (left := marked(mark)) and time.monotonic() < deadline:
+    while (left := [*marked(mark), *_descendants(others)]) and time.monotonic() < deadline:
         for other in left:
             with contextlib.suppress(psutil.Error):
                 other.kill()
         _reap(ranks)
+        reap_orphans([*(process.pid for process in ranks), *(other.pid for other in others)])
         time.sleep(0.02)
-    _reap(ranks)
+
+
+def _descendants(others: Collection[psutil.Process]) -> list[psutil.Process]:
+    """Return the children of this process but for ``others``, each with all that descends from it."""
+    found: list[psutil.Process] = []
+    for child in children() - frozenset(others):
+        with contextlib.suppress(psutil.Error):
+            found += [child, *child.children(recursive=True)]
+    return found
+
+
+def reap_orphans(known: Collection[int]) -> None:
+    """Take leave of adopted processes that ended; children in ``known`` are left to those who wait for them."""
+    with contextlib.suppress(ChildProcessError):
+        while ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT):
+            if ended.si_pid in known:
+                return
+            os.waitpid(ended.si_pid, 0)
 
 
 def kill(processes: Iterable[subprocess.Popen[bytes]]) -> None:

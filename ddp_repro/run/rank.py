@@ -8,6 +8,7 @@ from pathlib import Path
 
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.run.driver import end_with_parent
+from ddp_repro.run.failure import told
 from ddp_repro.run.progress import ProgressPipe
 
 log = logging.getLogger("ddp_repro")
@@ -31,7 +32,8 @@ def main() -> None:
         code = int(ExitCode.NOT_JUDGED)
     except Exception as error:  # the traceback belongs into this rank's log, one line of it to the driver
         log.exception("this rank failed")
-        pipe.send("error", text=in_a_line(error), hint="")
+        failure = told(error)
+        pipe.send("error", text=failure.text, hint=failure.hint)
     from ddp_repro.run.world import exit_now  # noqa: PLC0415
 
     exit_now(code)
@@ -44,12 +46,6 @@ def _log_to_stderr() -> None:
     log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False
-
-
-def in_a_line(error: BaseException) -> str:
-    """Return an exception in one line; of one that quotes a worker's traceback, the worker's own last line."""
-    lines = [line for line in str(error).splitlines() if line.strip()] or [""]
-    return lines[-1] if "Traceback (most recent call last)" in str(error) else f"{type(error).__name__}: {lines[0]}"
 
 
 if __name__ == "__main__":

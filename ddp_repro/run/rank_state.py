@@ -25,11 +25,13 @@ class Ending:
 class RankState:
     """A rank's process and what it said so far.
 
-    ``closed``: all that is to be seen of it is on disk. ``leaving_since`` is when it began to destroy its process
-    group (``time.monotonic``), ``None`` once it is through; ``leaving_for`` the exception that made it leave.
+    ``started``: it said something. ``closed``: all that is to be seen of it is on disk. ``leaving_since`` is when it
+    began to destroy its process group (``time.monotonic``), ``None`` once it is through; ``leaving_for`` the exception
+    that made it leave.
     """
 
     process: subprocess.Popen[bytes]
+    started: bool = False
     last_step: int | None = None
     observed: bool = False
     closed: bool = False
@@ -39,6 +41,7 @@ class RankState:
 
     def take(self, message: Message) -> None:
         """Take note of what the rank said of itself."""
+        self.started = True
         if message.event == "error":
             self.error = message
         elif message.event == "observed":

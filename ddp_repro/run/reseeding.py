@@ -21,13 +21,8 @@ class SeededSamples(list[Any]):
         self.first = first
 
 
-class SampleSeeded(Dataset[Any]):
-    """A data set whose every sample draws from (seed, epoch, index), whoever fetches it and in whatever order.
-
-    Python's, NumPy's and torch's global CPU generators are seeded before each sample. In a worker they stay as the
-    sample left them; in the main process, where they belong to training, they are put back after each batch.
-    Attributes of `dataset` can be read through this one.
-    """
+class _Wrapped(Dataset[Any]):
+    """A data set around another one, whose attributes can be read through it."""
 
     def __init__(self, dataset: Any, seed: int) -> None:
         self.dataset = dataset
@@ -41,6 +36,14 @@ class SampleSeeded(Dataset[Any]):
 
     def __len__(self) -> int:
         return len(self.dataset)
+
+
+class SampleSeeded(_Wrapped):
+    """A data set whose every sample draws from (seed, epoch, index), whoever fetches it and in whatever order.
+
+    Python's, NumPy's and torch's global CPU generators are seeded before each sample. In a worker they stay as the
+    sample left them; in the main process, where they belong to training, they are put back after each batch.
+    """
 
     def __getitem__(self, index: int) -> Any:
         with _main_streams_kept():
@@ -74,25 +77,16 @@ class SeededCollate:
             return self.collate(list(batch))
 
 
-class WorkerSeeded(Dataset[Any]):
+class WorkerSeeded(_Wrapped):
     """A data set whose workers draw from (seed, shard, worker, epoch), each a stream of its own from pass to pass.
 
     In the main process (0 workers) nothing is seeded: samples draw from the training stream, as torch has it.
     """
 
     def __init__(self, dataset: Any, seed: int, shard: int) -> None:
-        self.dataset = dataset
-        self.seed = seed
+        super().__init__(dataset, seed)
         self.shard = shard
         self._pass: tuple[int, int] | None = None
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "dataset" or name.startswith("__"):
-            raise AttributeError(name)
-        return getattr(self.dataset, name)
-
-    def __len__(self) -> int:
-        return len(self.dataset)
 
     def __getitem__(self, index: int) -> Any:
         key = _key(index)

@@ -12,7 +12,7 @@ import ddp_repro
 from ddp_repro.config import RecordConfig, Seeding
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.run import determinism
-from ddp_repro.run.departure import in_one_line
+from ddp_repro.run.failure import told
 from ddp_repro.run.launch_environment import determinism_of
 from ddp_repro.run.progress import ProgressPipe
 from ddp_repro.run.provenance import code_provenance
@@ -46,9 +46,10 @@ def run_script_rank(folder: LaunchFolder, config: RecordConfig, pipe: ProgressPi
     except SystemExit as stop:
         return _after_exit(stop, watched, where)
     except BaseException as error:  # noqa: BLE001  the interpreter's own last resort, taken here in its place
-        told = error.with_traceback(_of_script(error.__traceback__))
-        sys.excepthook(type(told), told, told.__traceback__)
-        watched.fail(in_one_line(error), where)
+        shown = error.with_traceback(_of_script(error.__traceback__))
+        sys.excepthook(type(shown), shown, shown.__traceback__)
+        failure = told(error)
+        watched.fail(failure.text, f"{failure.hint} {where}".strip())
         return 1
     return 0
 

@@ -16,8 +16,16 @@ from torch.optim.lr_scheduler import LRScheduler
 from torch.utils.data import DataLoader
 
 from ddp_repro.config import DdpConfig, Precision, RecordConfig
+from ddp_repro.errors import ReproError
 from ddp_repro.run.course import Course
 from ddp_repro.run.data import make_loader
+from ddp_repro.run.training_checks import (
+    checked_loader,
+    checked_loss,
+    checked_optimizer,
+    checked_scheduler,
+    measured,
+)
 from ddp_repro.run.world import Place
 from ddp_repro.workload.definition import LoaderRequest, Workload
 
@@ -50,8 +58,10 @@ def prepare(config: RecordConfig, place: Place, workload: Workload) -> Session:
     """Build model wrapper, loader, optimizer, scheduler and scaler."""
     loader = _train_loader(config, workload)
     model = wrap(workload.model, config.ddp, place.device)
-    optimizer = workload.optimizer(model.module)
-    scheduler = workload.scheduler(optimizer, total_steps(config, len(loader))) if workload.scheduler else None
+    optimizer = checked_optimizer(workload.optimizer(model.module))
+    scheduler = None
+    if workload.scheduler is not None:
+        scheduler = checked_scheduler(workload.scheduler(optimizer, total_steps(config, len(loader))))
     return Session(
         config=config,
         place=place,
@@ -155,7 +165,7 @@ def _step(session: Session) -> bool:
 def loss_on(session: Session, batch: Any) -> torch.Tensor:
     """Return the loss of one batch, in the precision of the training."""
     with _autocast(session):
-        return session.workload.loss(session.model, to_device(batch, session.place.device))
+        return checked_loss(session.workload.loss(session.model, to_device(batch, session.place.device)))
 
 
 def _autocast(session: Session) -> torch.autocast:
@@ -167,14 +177,15 @@ def _evaluate(session: Session) -> float:
     """Return the metric over the whole validation set, on every rank the same samples in the same order."""
     workload = session.workload
     assert workload.eval_data is not None
-    if workload.metric is None:
-        raise TypeError("a workload with eval_data needs a metric")
     session.model.eval()
     total, count = 0.0, 0
     with torch.no_grad(), _autocast(session):
         for batch in DataLoader(workload.eval_data, batch_size=workload.batch_size):
-            part, samples = workload.metric(session.model.module, to_device(batch, session.place.device))
+            moved = to_device(batch, session.place.device)
+            part, samples = measured(workload.metric, session.model.module, moved)
             total, count = total + part, count + samples
+    if count == 0:
+        raise ReproError("the metric counted no sample of eval_data", hint="is it empty? train.evaluate=false skips it")
     return total / count
 
 
@@ -199,7 +210,7 @@ def _train_loader(config: RecordConfig, workload: Workload) -> "DataLoader[Any]"
         persistent_workers=config.data.persistent_workers,
         reseed=config.data.reseed.value,
     )
-    return (workload.train_loader or default_loader)(request)
+    return checked_loader((workload.train_loader or default_loader)(request))
 
 
 def default_loader(request: LoaderRequest) -> "DataLoader[Any]":

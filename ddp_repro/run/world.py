@@ -5,6 +5,7 @@ import gc
 import logging
 import os
 import sys
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import NoReturn
@@ -79,6 +80,7 @@ def exit_now(code: int) -> NoReturn:
     """Run the exit handlers, flush, and end: finished gloo ranks can abort at interpreter exit (code -6)."""
     atexit._run_exitfuncs()  # noqa: SLF001  os._exit skips them and there is no public way to run them
     logging.shutdown()
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError, AttributeError):  # a script may have closed or replaced it
+            stream.flush()
     os._exit(code)

@@ -1,5 +1,7 @@
 """Reads a trace: what is whole in it, and one sentence about what is not."""
 
+import mmap
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -45,8 +47,9 @@ def trace_in(data: pa.Buffer, path: Path) -> Trace:
 
 def _mapped(path: Path) -> pa.Buffer:
     try:
-        with pa.memory_map(str(path)) as file:
-            return file.read_buffer()
+        with path.open("rb") as file:  # pyarrow itself takes no path that is not UTF-8
+            is_empty = os.fstat(file.fileno()).st_size == 0
+            return pa.py_buffer(b"" if is_empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
     except OSError as error:
         reason = "there is no such file" if isinstance(error, FileNotFoundError) else (error.strerror or str(error))
         raise ReproError(f"cannot read the trace {path}: {reason}", hint="check the folder that was named") from error

@@ -28,8 +28,9 @@ class LoaderRequest:
 class Workload:
     """What is trained. Build it when the process is seeded for the model; its factory sets no seed and no device.
 
-    `loss` and `metric` get the wrapped model and a batch that is on the model's device. `loss` returns a scalar;
-    `metric` the sum over the batch and its count. `scheduler` gets the optimizer and the number of optimizer steps of
+    `loss` gets the model as DDP wraps it, `metric` the model itself (it is evaluated without gradients, and need not be
+    on every rank at once); both get a batch on the model's device. `loss` returns a tensor with one element; `metric`
+    the sum over the batch and its count. `scheduler` gets the optimizer and the number of optimizer steps of
     the whole run. `data_identity` names the data (name, length, digest, split): two runs on other data are not
     comparable. `train_loader` replaces `ddp_repro.make_loader`.
     """

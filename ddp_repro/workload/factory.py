@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from torch import nn
+
 from ddp_repro.errors import ReproError
 from ddp_repro.workload.definition import Workload
 
@@ -31,7 +33,31 @@ def load_workload(target: str, options: Mapping[str, Any]) -> Workload:
             f"workload._target_={target} returned {type(workload).__name__}",
             hint="return a ddp_repro.Workload; docs/your-own-training.md shows one",
         )
+    _check(workload, target)
     return workload
+
+
+def _check(workload: Workload, target: str) -> None:
+    """Raise `ReproError` for a field of another type, which would fail much later in words of torch."""
+    size, clip = workload.batch_size, workload.clip_norm
+    functions = {"loss": True, "optimizer": True, "metric": False, "scheduler": False, "train_loader": False}
+    wrong = [
+        (name, f"a function{'' if is_needed else ' or None'}")
+        for name, is_needed in functions.items()
+        if not callable(getattr(workload, name)) and (is_needed or getattr(workload, name) is not None)
+    ]
+    if not isinstance(workload.model, nn.Module):
+        wrong.append(("model", "a torch.nn.Module"))
+    if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+        wrong.append(("batch_size", "an integer above 0"))
+    if clip is not None and not isinstance(clip, (int, float)):
+        wrong.append(("clip_norm", "a number or None"))
+    for name, wanted in wrong[:1]:
+        value = getattr(workload, name)
+        told = repr(value) if isinstance(value, (int, float, str)) else type(value).__name__
+        raise ReproError(
+            f"workload._target_={target} returned a Workload with {name}={told}", hint=f"give {name} {wanted}"
+        )
 
 
 def _find(target: str) -> Callable[..., Any]:

@@ -56,7 +56,10 @@ class Script:
 
 
 def read_script(options: Mapping[str, Any]) -> Script:
-    """Return the script that the configuration names; raise ``ReproError`` for what is missing or cannot be."""
+    """Return the script that the configuration names; raise ``ReproError`` for what is missing or cannot be.
+
+    Whether its file is there is not looked at: a script that runs may have gone to another folder since.
+    """
     unknown = [key for key in options if key not in KEYS]
     if unknown:
         raise ReproError(
@@ -66,9 +69,13 @@ def read_script(options: Mapping[str, Any]) -> Script:
     if (path is None) == (module is None):
         told = "both workload.path and workload.module are given" if path else "no script is named"
         raise ReproError(f"{told}.", hint=f"Name one: {_EXAMPLE}, or workload.module=package.train")
-    if path is not None and not Path(path).is_file():
-        raise ReproError(f"workload.path={path}: there is no such file.", hint=f"Looked in {Path.cwd()}.")
     return Script(path=path, module=module, arguments=_arguments(options), data_id=_text(options, "data_id"))
+
+
+def check_file(script: Script) -> None:
+    """Raise ``ReproError`` where the script's file is not there, seen from this folder."""
+    if script.path is not None and not Path(script.path).is_file():
+        raise ReproError(f"workload.path={script.path}: there is no such file.", hint=f"Looked in {Path.cwd()}.")
 
 
 def _text(options: Mapping[str, Any], key: str) -> str | None:
@@ -94,8 +101,9 @@ def _arguments(options: Mapping[str, Any]) -> tuple[str, ...]:
 def run_as_main(script: Script) -> None:
     """Run the script as ``__main__`` with its own ``sys.argv`` and ``sys.path``; what it raises passes through.
 
-    Raises ``ReproError`` for a module that is not there.
+    Raises ``ReproError`` for a file or module that is not there.
     """
+    check_file(script)
     if script.path is not None:
         _run_path(script.path, script.arguments)
     elif script.source() is None:

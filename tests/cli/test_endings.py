@@ -104,11 +104,9 @@ def test_a_rank_that_raises(tmp_path: Path) -> None:
 @pytest.mark.usefixtures("_nothing_left")
 def test_a_rank_that_hangs(tmp_path: Path) -> None:
     extra = {"TMPDIR": str(tmp_path)}
-    began = time.monotonic()
-    overrides = [f"{FAULTS}hanging", "nproc=2", "output.dir=run", "launcher.timeout_s=12"]
+    overrides = [f"{FAULTS}hanging", "nproc=2", "output.dir=run", "launcher.timeout_s=5"]
     done = run("check", *overrides, cwd=tmp_path, extra=extra, real=True)
-    assert time.monotonic() - began < 60
-    assert_not_judged(done, "no step was completed for 12 s")
+    assert_not_judged(done, "no step was completed for 5 s")
     assert "waits_for_ever" in RunFolder(tmp_path / "run").launch(0).log(0).read_text()
 
 
@@ -166,3 +164,17 @@ def test_one_launch_is_not_judged_reproducible(tmp_path: Path) -> None:
 def test_an_unobserved_run_is_not_judged(tmp_path: Path) -> None:
     done = run("check", *TINY, "nproc=2", "capture=off", "output.dir=run", cwd=tmp_path)
     assert_not_judged(done, "nothing was observed")
+
+
+def test_unused_parameters_are_told_with_the_key_that_helps(tmp_path: Path) -> None:
+    done = run("check", f"{FAULTS}unused", "nproc=3", "output.dir=run", cwd=tmp_path)
+    assert_not_judged(done, "took no part in the loss", "ddp.find_unused_parameters=true")
+    assert done.verdict is not None
+    assert {found["cause"] for found in done.verdict["findings"]} <= {"unused-parameters"}
+    mended = ["nproc=3", "ddp.find_unused_parameters=true", "train.max_steps=3"]
+    assert run("check", f"{FAULTS}unused", *mended, cwd=tmp_path).code == 0
+
+
+def test_a_part_that_the_loop_cannot_train_with_is_named(tmp_path: Path) -> None:
+    done = run("check", f"{FAULTS}unreduced_loss", "nproc=2", "output.dir=run", cwd=tmp_path)
+    assert_not_judged(done, "the workload's loss returned a tensor of shape [32, 10]", "loss.mean()")

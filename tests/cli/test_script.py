@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -144,6 +145,13 @@ def test_helpers_of_a_script_are_not_observed_and_end_with_it(tmp_path: Path) ->
     assert "one launch" in done.verdict["problems"][0]
     trace = read_trace(RunFolder(tmp_path / "run").launch(0).trace(0))
     assert (trace.end, sorted(set(trace.step.tolist()))) == ("finished", [-1, 0, 1, 2, 3])
+
+
+def test_a_script_may_go_to_another_folder_and_close_its_output(tmp_path: Path) -> None:
+    shutil.copy(SCRIPTS / "endings.py", tmp_path)
+    overrides = ["workload.path=endings.py", "workload.args=elsewhere", "nproc=3", "output.dir=run"]
+    done = run("check", "workload=script", *overrides, cwd=tmp_path)
+    assert done.code == 0, done.stdout
 
 
 def test_a_script_that_vanishes_well_or_hangs_on_its_way_out_was_observed(tmp_path: Path) -> None:

@@ -1,9 +1,12 @@
 """A mistake gets one short message that says what to do next, and the code of a run that was not judged."""
 
+import shlex
 from pathlib import Path
 
 import pytest
+from hydra.core.override_parser.overrides_parser import OverridesParser
 
+from ddp_repro.overrides import as_meant, how_to_write
 from tests.command import run
 
 
@@ -30,6 +33,17 @@ from tests.command import run
         ("compare", [], "no run was named"),
         ("compare", ["runs=[nowhere,nothing]"], "nowhere"),
         ("compare", ["runs=[.]"], "holds no launches"),
+        ("check", ["+nprox=4"], "nprox is no key of check"),
+        ("check", ["+launcher.env2.x=4"], "launcher.env2 is no key"),
+        ("check", ["launcher.env.X=4", "nproc=0"], "nproc=0"),
+        ("check", ["output.dir=a(b)"], """'output.dir="a(b)"'"""),
+        ("check", ["output.dir=mél"], """'output.dir="mél"'"""),
+        ("check", ["output.dir=my", "runs"], "Write key=value in one word"),
+        ("check", ["nproc", "=", "2"], "without spaces around the ="),
+        ("check", ["--nproc=2"], "without dashes: nproc=2"),
+        ("compare", ["runs=nowhere"], "nowhere is not a folder"),
+        ("compare", ["runs=nowhere,nothing"], "nowhere is not a folder"),
+        ("compare", ["runs=[a{b}]"], "Quote each text in it"),
         ("compare", ["level=statistical", "runs=[a,b]"], "level=statistical"),
     ],
 )
@@ -38,6 +52,21 @@ def test_a_mistake_is_told_in_short(command: str, overrides: list[str], told: st
     done.assert_short_refusal()
     assert told in done.stderr
     assert not list(tmp_path.glob("runs/*/launch-*"))
+
+
+def test_a_value_quoted_as_the_hint_says_is_read() -> None:
+    parser = OverridesParser.create()
+    for value in ("a(b)", "mél", "~/x", "#1", "a=b", 'a"b', "C:\\(x)", "end(\\", "[a{b}", "it's"):
+        hint = how_to_write(f"output.dir={value}")
+        if not value.startswith("["):
+            (written,) = shlex.split(hint.partition("Hydra: ")[2])
+            assert parser.parse_override(written).value() == value
+
+
+def test_lists_need_no_brackets() -> None:
+    assert as_meant(["runs=a", "compare.allow=x,y", "nproc=2"]) == ["runs=[a]", "compare.allow=[x,y]", "nproc=2"]
+    assert as_meant(["runs=[a]", "runs=", "-n"]) == ["runs=[a]", "runs=", "-n"]
+    assert as_meant(["-m", "runs=a,b"]) == ["-m", "runs=a,b"]
 
 
 def test_several_drivers_are_sent_away_with_the_right_command(tmp_path: Path) -> None:
@@ -59,9 +88,20 @@ def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "mine" / "run.json").read_text() == "{}"
 
 
+@pytest.mark.parametrize("command", ["check", "record", "compare"])
+def test_help_names_the_command_its_use_and_its_codes(command: str, tmp_path: Path) -> None:
+    done = run(command, "--help", cwd=tmp_path)
+    assert (done.code, done.stderr) == (0, "")
+    assert done.stdout.startswith(f"{command}: ")
+    assert f"Usage: python -m ddp_repro.{command} key=value" in done.stdout
+    assert "Exit codes: 0 " in done.stdout
+    assert "powered by" not in done.stdout
+    assert ("workload: custom, digits" in done.stdout) == (command != "compare")
+
+
 def test_help_and_cfg_are_no_verdicts(tmp_path: Path) -> None:
     for flag in ("--help", "--cfg=job"):
         done = run("check", flag, cwd=tmp_path)
         assert done.code == 0
         assert "nproc: 4" in done.stdout
-        assert "NOT_JUDGED" not in done.stdout
+        assert "NOT_JUDGED" not in done.stdout.splitlines()

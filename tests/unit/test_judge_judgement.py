@@ -263,3 +263,23 @@ def test_phases_that_nobody_observed_are_told(tmp_path: Path) -> None:
     assert found.verdict is Verdict.REPRODUCIBLE
     assert "never observed, so not judged: grad_local, grad_reduced and grad_step" in found.notes
     assert not any("never observed" in note for note in judged(tmp_path / "whole", CLEAN, CLEAN).notes)
+
+
+def test_what_could_not_be_seen_in_a_batch_is_said(tmp_path: Path) -> None:
+    rows = {
+        rank: [replace(row, spec="opaque Graph") if row.name.endswith("batch[1]") else row for row in rows]
+        for rank, rows in ranks(Script(world_size=2)).items()
+    }
+    found = judge([write_launch(tmp_path, at, rows) for at in range(2)], Rules())
+    assert found.verdict is Verdict.REPRODUCIBLE
+    (note,) = [note for note in found.notes if note.startswith("DistributedSampler[0]")]
+    assert "of type Graph the content was not compared" in note
+
+
+@pytest.mark.parametrize(("world_size", "told"), [(1, "one rank: "), (2, "two ranks hide "), (3, "")])
+def test_a_world_too_small_to_show_faults_of_reductions_is_noted(world_size: int, told: str, tmp_path: Path) -> None:
+    rows = ranks(Script(world_size=world_size))
+    found = judge([write_launch(tmp_path, at, rows) for at in range(2)], Rules())
+    assert found.verdict is Verdict.REPRODUCIBLE
+    notes = [note for note in found.notes if "use three or more" in note]
+    assert [note.startswith(told) for note in notes] == [True] * bool(told)

@@ -319,3 +319,24 @@ def test_gradients_may_differ_where_the_parameters_do_not() -> None:
         for rank, rows in _by_hand(FOUR).items()
     }
     assert ranks_finding(launch_of(written)) is None
+
+
+def test_gradients_that_wait_for_unused_parameters_are_told_from_a_reduction_that_was_left_out() -> None:
+    waiting = {
+        rank: [
+            replace(row, content=f"local 0 {rank} {row.name}", spec="float32[8] replicated")
+            if (row.step, row.phase) == (0, "grad_reduced")
+            else row
+            for row in rows
+        ]
+        for rank, rows in FOUR.items()
+    }
+    assert found_in(waiting).cause == "gradient-not-synchronised"
+    unused = {
+        rank: [row for row in rows if not (row.phase.startswith("grad") and row.name == "conv.bias")]
+        for rank, rows in waiting.items()
+    }
+    found = found_in(unused)
+    assert (found.cause, found.phase, found.name) == ("unused-parameters", "grad_reduced", "conv.weight")
+    assert "conv.bias got no gradient on any rank" in found.message
+    assert "find_unused_parameters" in found.advice

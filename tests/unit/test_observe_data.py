@@ -1,7 +1,14 @@
 """Loaders without workers: what is recorded of order, content and generators, and that nothing is moved by it."""
 
+import array
+import copy
+import itertools
 import random
+from collections import deque
 from collections.abc import Iterator
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +26,7 @@ from torch.utils.data import (
     TensorDataset,
 )
 
-from ddp_repro.observe.content import batch_content
+from ddp_repro.observe.content import batch_content, index_facts
 from ddp_repro.observe.digest import tensor_digest
 from ddp_repro.observe.recorder import Recorder, number
 from ddp_repro.observe.rng_states import PrivateGenerators, process_states
@@ -376,6 +383,56 @@ def test_content_is_named_by_its_place_however_nested() -> None:
         "b.nothing": "None",
     }
     assert leaves["b.meta.x[1]"] == number(2.0)
+
+
+class Slotted:
+    __slots__ = ("__hidden", "__weakref__", "x")
+
+    def __init__(self, x: Any, hidden: Any) -> None:
+        self.x, self.__hidden = x, hidden
+
+
+class SlotsAndMore(Slotted):
+    def __init__(self, x: Any, hidden: Any) -> None:
+        super().__init__(x, hidden)
+        self.y: Any = self
+
+
+def test_objects_are_told_by_slots_and_attributes() -> None:
+    leaves = dict(batch_content(SlotsAndMore(1, "h"), "b"))
+    assert {name: fact[0] for name, fact in leaves.items()} == {
+        "b.x": "int64[]",
+        "b._Slotted__hidden": "text",
+        "b.y": "again",
+    }
+    assert leaves != dict(batch_content(SlotsAndMore(1, "other"), "b"))
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        (array.array("d", [1.0]), array.array("d", [2.0])),
+        (datetime(2026, 1, 1, tzinfo=UTC), datetime(2026, 1, 2, tzinfo=UTC)),
+        (Decimal("1.0"), Decimal("1.00")),
+        (Path("a"), Path("b")),
+        (deque([1]), deque([2])),
+        (np.array([np.zeros(2000), "x"], object), np.array([np.eye(1, 2000, 1000), "x"], object)),
+        ([], [None]),
+    ],
+)
+def test_what_has_no_attributes_is_told_by_its_content(one: Any, other: Any) -> None:
+    leaves = batch_content(one, "b")
+    assert leaves == batch_content(copy.deepcopy(one), "b")
+    assert leaves != batch_content(other, "b")
+    assert not any(fact[0].startswith("opaque") for _, fact in leaves)
+
+
+def test_what_cannot_be_seen_into_is_called_opaque() -> None:
+    seen = dict(batch_content([itertools.count(3), {torch.Generator()}, [object()] * 400], "b"))
+    opaque = [(name, fact[0]) for name, fact in seen.items() if fact[0].startswith("opaque")]
+    assert opaque[:3] == [("b[0]", "opaque count"), ("b[1]", "opaque set"), ("b[2][0]", "opaque object")]
+    assert opaque[-1] == ("b.rest", "opaque object")
+    assert index_facts([object()])[0][0] == "opaque object"
 
 
 def test_a_batch_of_very_many_leaves_is_recorded_whole() -> None:

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import psutil
@@ -23,13 +24,14 @@ import os, signal, subprocess, sys, time
 from ddp_repro.run.progress import ProgressPipe
 rank = int(os.environ["RANK"])
 pipe = ProgressPipe(rank)
-pipe.send("started")
 """
 
 
-def run(tmp_path: Path, body: str, *, timeout_s: float = 20.0, grace_s: float = 0.5) -> LaunchRecord:
+def run(
+    tmp_path: Path, body: str, *, timeout_s: float = 20.0, grace_s: float = 0.5, begin: str = "pipe.send('started')\n"
+) -> LaunchRecord:
     script = tmp_path / "rank.py"
-    script.write_text(HEAD + textwrap.dedent(body))
+    script.write_text(HEAD + begin + textwrap.dedent(body))
     folder = LaunchFolder(tmp_path / "launch-0")
     folder.path.mkdir()
     steps: list[tuple[int, int | None]] = []
@@ -114,6 +116,19 @@ def test_a_hang_is_ended_with_the_stacks_in_the_log(tmp_path: Path) -> None:
     assert "waits_for_ever" in (tmp_path / "launch-0" / "rank-1.log").read_text()
 
 
+def test_a_slow_start_is_no_hang(tmp_path: Path) -> None:
+    body = "time.sleep(2)\npipe.send('step', step=1); pipe.send('observed', step=1)"
+    assert run(tmp_path, body, timeout_s=1.0, begin="").outcome == "finished"
+
+
+def test_a_rank_that_never_starts_is_a_hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("ddp_repro.run.launcher.STARTUP_S", 2.0)
+    body = "if rank != 1: pipe.send('started')\ntime.sleep(600)"
+    record = run(tmp_path, body, timeout_s=1.0, begin="")
+    assert record.outcome == "hung"
+    assert "rank 1 did not start within 2 s" in record.reason
+
+
 def test_children_in_sessions_of_their_own_are_ended_too(tmp_path: Path) -> None:
     body = """
     child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)
@@ -123,6 +138,37 @@ def test_children_in_sessions_of_their_own_are_ended_too(tmp_path: Path) -> None
     record = run(tmp_path, body)
     assert record.outcome == "failed"
     assert "exit code 3" in record.reason
+
+
+def test_a_child_that_hides_is_ended_too_and_nobody_elses(tmp_path: Path) -> None:
+    other = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+    body = """
+    sleep = [sys.executable, '-c', 'import time; time.sleep(600)']
+    quiet = "stdout=subprocess.DEVNULL, start_new_session=True, env={}"
+    hides = f"import subprocess; print(subprocess.Popen({sleep!r}, {quiet}).pid)"
+    told = subprocess.run([sys.executable, '-c', hides], stdout=subprocess.PIPE, env={}, start_new_session=True)
+    orphan = told.stdout.decode().strip()
+    child = subprocess.Popen(sleep, start_new_session=True, env={}).pid
+    subprocess.Popen(['true'], start_new_session=True, env={})
+    with open(os.environ['DDP_REPRO_TEST'] + f'/hidden-{rank}', 'w') as file:
+        file.write(f'{orphan} {child}')
+    pipe.send('observed', step=1)
+    """
+    try:
+        assert run(tmp_path, body).outcome == "finished"
+        assert len(hidden(tmp_path)) == 6
+        assert not any(map(psutil.pid_exists, hidden(tmp_path)))
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+        for pid in hidden(tmp_path):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def hidden(tmp_path: Path) -> list[int]:
+    return [int(pid) for file in tmp_path.glob("hidden-*") for pid in file.read_text().split()]
 
 
 def test_a_hang_in_teardown_is_ended_and_said_but_no_failure(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -55,3 +55,16 @@ def hanging() -> Workload:
             time.sleep(3600)
 
     return _at_step(1, waits_for_ever)
+
+
+def unused() -> Workload:
+    """The model holds parameters that take no part in the loss."""
+    workload = digits.build(size="tiny")
+    workload.model.add_module("extra", nn.Linear(3, 3))
+    return workload
+
+
+def unreduced_loss() -> Workload:
+    """The loss is one of each sample."""
+    workload = digits.build(size="tiny")
+    return replace(workload, loss=lambda model, batch: model(batch[0]).square())
