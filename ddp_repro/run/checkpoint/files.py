@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any, Final
 
 import safetensors
-import safetensors.torch
 import torch
 from xxhash import xxh3_128_hexdigest
 
@@ -43,8 +42,18 @@ def _reason(error: Exception) -> str:
 def write_tensors(path: Path, tensors: Mapping[str, torch.Tensor]) -> Entry:
     """Write contiguous tensors on the host into a safetensors file, through to the disk."""
     with writing(path):
-        safetensors.torch.save_file(dict(tensors), path)
+        # Not safetensors.torch.save_file: it refuses tensors that share memory, as views of one flat tensor do.
+        safetensors.serialize_file({name: _in_memory(tensor) for name, tensor in tensors.items()}, path)
         return settle_file(path)
+
+
+def _in_memory(tensor: torch.Tensor) -> safetensors.TensorSpec:
+    return safetensors.TensorSpec(
+        dtype=str(tensor.dtype).removeprefix("torch."),
+        shape=tensor.shape,
+        data_ptr=tensor.data_ptr(),
+        data_len=tensor.numel() * tensor.element_size(),
+    )
 
 
 def write_document(path: Path, document: Mapping[str, Any]) -> Entry:
