@@ -42,10 +42,10 @@ def standstill(ddp: DistributedDataParallel) -> Iterator[None]:
             stack.callback(_put_attributes_back, module, _plain_attributes(module))
             stack.callback(_put_buffers_back, module, [(key, one, _kept(one)) for key, one in module._buffers.items()])
         for state in communication_hook_states(ddp):
-            if hasattr(state, "__dict__"):
-                stack.callback(_put_hook_state_back, state, {key: _copied(value) for key, value in vars(state).items()})
-                for generator in filter(is_generator, vars(state).values()):
-                    stack.callback(set_generator_state, generator, generator_state(generator))
+            held = _attributes(state)
+            stack.callback(_put_hook_state_back, state, {key: _copied(value) for key, value in held.items()})
+            for generator in filter(is_generator, held.values()):
+                stack.callback(set_generator_state, generator, generator_state(generator))
         yield
     written = [name for name, (parameter, version) in versions.items() if parameter._version != version]
     if written:
@@ -84,10 +84,24 @@ def _put_attributes_back(module: nn.Module, attributes: dict[str, Any]) -> None:
     vars(module).update({key: value for key, value in attributes.items() if type(vars(module).get(key)) in _PLAIN})
 
 
+def _attributes(state: Any) -> dict[str, Any]:
+    """Return what an object of Python's holds, also where it is in slots (as PowerSGD's state is)."""
+    names = {*getattr(state, "__dict__", ()), *(name for kind in type(state).__mro__ for name in _slots(kind))}
+    return {name: getattr(state, name) for name in names if hasattr(state, name)}
+
+
+def _slots(kind: type) -> tuple[str, ...]:
+    found = vars(kind).get("__slots__", ())
+    return (
+        (found,) if isinstance(found, str) else tuple(name for name in found if name not in {"__dict__", "__weakref__"})
+    )
+
+
 def _put_hook_state_back(state: Any, attributes: dict[str, Any]) -> None:
-    for key in set(vars(state)) - set(attributes):
+    for key in set(_attributes(state)) - set(attributes):
         delattr(state, key)
-    vars(state).update(attributes)
+    for key, value in attributes.items():
+        setattr(state, key, value)
 
 
 def _copied(value: Any) -> Any:

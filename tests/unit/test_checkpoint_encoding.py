@@ -73,7 +73,10 @@ def tensors(draw: st.DrawFn) -> torch.Tensor:
 
 
 arrays = st.one_of(
-    *(hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_side=3)) for dtype in ("<f4", ">f8", "<i8", "|b1", "<U3", "c16"))
+    *(
+        hnp.arrays(dtype, hnp.array_shapes(min_dims=0, max_side=3))
+        for dtype in ("<f4", ">f8", "<i8", "|b1", "<U3", "c16")
+    )
 )
 atoms = st.one_of(
     st.none(), st.booleans(), st.integers(), st.floats(), st.complex_numbers(allow_nan=True), st.binary(),
@@ -129,7 +132,9 @@ class Odd:
     pass
 
 
-@pytest.mark.parametrize("state", [{"a": [1, {"b": Odd()}]}, {"a": [1, {"b": print}]}, {"a": [1, {"b": np.array(Odd())}]}])
+@pytest.mark.parametrize(
+    "state", [{"a": [1, {"b": Odd()}]}, {"a": [1, {"b": print}]}, {"a": [1, {"b": np.array(Odd())}]}]
+)
 def test_an_object_is_refused_by_its_place(state: Any) -> None:
     with pytest.raises(ReproError, match=r"x\.a\.1\.b is a .*without pickling"):
         through_json(state)
@@ -137,7 +142,10 @@ def test_an_object_is_refused_by_its_place(state: Any) -> None:
 
 def test_objects_can_be_left_out_of_dictionaries_and_are_noted() -> None:
     snapshot = Snapshot()
-    assert snapshot.encode({"kept": 1, "left": Odd(), "in": {"f": len}}, "x", leave_objects=True) == {"kept": 1, "in": {}}
+    assert snapshot.encode({"kept": 1, "left": Odd(), "in": {"f": len}}, "x", leave_objects=True) == {
+        "kept": 1,
+        "in": {},
+    }
     assert snapshot.left_out == ["x.left", "x.in.f"]
     with pytest.raises(ReproError, match=r"x\.0"):
         snapshot.encode([Odd()], "x", leave_objects=True)
@@ -150,7 +158,9 @@ def test_what_holds_itself_is_refused() -> None:
         through_json(state)
 
 
-@pytest.mark.parametrize("hostile", [{"$dtype": "load"}, {"$nothing": 1}, {"$tuple": 3}, {"$size": ["a"]}, {"$array": []}])
+@pytest.mark.parametrize(
+    "hostile", [{"$dtype": "load"}, {"$nothing": 1}, {"$tuple": 3}, {"$size": ["a"]}, {"$array": []}]
+)
 def test_what_no_encoder_wrote_is_refused(hostile: Any) -> None:
     with pytest.raises(ReproError, match="cannot be read"):
         Decoder(tensor=lambda mark: torch.zeros(1)).decode(hostile)

@@ -111,7 +111,11 @@ def test_training_goes_on_in_the_same_bits(tmp_path: Path, optimizer: str, sched
     def built(seed: int) -> tuple[nn.Module, torch.optim.Optimizer, Any]:
         model = net(seed)
         made = OPTIMIZERS[optimizer](model)
-        return model, made, SCHEDULERS[scheduler](made) if optimizer != "tensor lr" or scheduler != "one cycle" else None
+        return (
+            model,
+            made,
+            SCHEDULERS[scheduler](made) if optimizer != "tensor lr" or scheduler != "one cycle" else None,
+        )
 
     straight = built(0)
     for _ in range(3):

@@ -50,9 +50,12 @@ def _canonical(value: Any) -> str:
 
 
 def is_allowed(name: str, allow: Sequence[str]) -> bool:
-    """Tell whether a field is covered by one of ``allow``: its name, a group of it (``software``), or ``*``."""
+    """Tell whether a field is covered by one of ``allow``: its name, a group of it (``software``), or ``*``.
+
+    What has no name (``""``) is never allowed.
+    """
     patterns = [pattern.removesuffix(".*") for pattern in allow]
-    return any(pattern in {"*", name} or name.startswith(f"{pattern}.") for pattern in patterns)
+    return bool(name) and any(pattern in {"*", name} or name.startswith(f"{pattern}.") for pattern in patterns)
 
 
 def refuse(found: Mapping[str, Sequence[Any]], allow: Sequence[str]) -> None:

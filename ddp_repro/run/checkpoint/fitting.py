@@ -21,7 +21,7 @@ def fit(document: Mapping[str, Any], contents: "Contents") -> Iterator[tuple[str
     for name, optimizer in optimizers.items():
         if name in document["optimizer"]:
             title = f"optimizer {name}".strip()
-            yield from (("", one) for one in optimizer_misfits(document["optimizer"][name], optimizer, names, title))
+            yield from optimizer_misfits(document["optimizer"][name], optimizer, names, title)
     for noun, things in (("scheduler", contents.scheduler), ("scaler", contents.scaler), ("extra", contents.extra)):
         given = named(things, noun)
         yield from _presence(noun, document[noun], given)

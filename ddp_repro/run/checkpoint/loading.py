@@ -82,7 +82,8 @@ def _checked(found: Found, contents: Contents, identity: Mapping[str, Any] | Non
     here = plain_json(identity_fields(identity, world_size), "identity")
     differing = differences(document["identity"], here)
     refuse(differing, allow)
-    problems = [problem for name, problem in fit(document, contents) if not is_allowed(name, allow)]
+    misfits = list(fit(document, contents))
+    problems = [problem for name, problem in misfits if not is_allowed(name, allow)]
     if own_rank:
         store = Store(found.path, rank, document, contents)
         problems += unusable_states(store.decode(document["rng"]))
@@ -94,13 +95,14 @@ def _checked(found: Found, contents: Contents, identity: Mapping[str, Any] | Non
             f"{found.path} does not fit: {'; '.join(problems[:5])}{more}",
             hint="build model, optimizer and the rest as they were when the checkpoint was saved",
         )
-    _warn(differing, own_rank=own_rank)
-    return Checked(document=document, store=store, not_exact=tuple(differing), own_rank=own_rank)
+    not_exact = (*differing, *(name for name, _ in misfits))
+    _warn(not_exact, own_rank=own_rank)
+    return Checked(document=document, store=store, not_exact=not_exact, own_rank=own_rank)
 
 
-def _warn(differing: Mapping[str, Sequence[Any]], *, own_rank: bool) -> None:
-    if differing:
-        log.warning("training goes on in other bits than it would have: %s differ, as allowed", ", ".join(differing))
+def _warn(not_exact: Sequence[str], *, own_rank: bool) -> None:
+    if not_exact:
+        log.warning("training goes on in other bits than it would have: %s differ, as allowed", ", ".join(not_exact))
     if not own_rank:
         log.warning("this rank was not there when the checkpoint was saved: its random states are not restored")
 

@@ -106,30 +106,39 @@ def _parameter_states(optimizer: Optimizer) -> Iterator[tuple[torch.Tensor, Any]
                 log.warning("state of a parameter that is in no group of the optimizer is not saved")
 
 
-def optimizer_misfits(document: Mapping[str, Any], optimizer: Optimizer, names: Names, title: str) -> list[str]:
-    """Return, in words, what of a saved document does not fit the optimizer here; empty where all of it does."""
+def optimizer_misfits(
+    document: Mapping[str, Any], optimizer: Optimizer, names: Names, title: str
+) -> list[tuple[str, str]]:
+    """Return what of a saved document does not fit the optimizer here; empty where all of it does.
+
+    Each misfit has the name by which it can be allowed, ``""`` where it cannot, and is told in words.
+    """
     check_kind(optimizer)
+    found = _parameter_misfits(document, optimizer, names, title)
+    if found:
+        return [("", problem) for problem in found]
+    unknown = [
+        (f"{title}.group{number}.{key}", f"the checkpoint has no {key} of group {number} of the {title}")
+        for group, number in _matched(document, optimizer, names)
+        for key in _settings(group)
+        if key not in document["groups"][number]["settings"] and key not in _left_out(document)
+    ]
+    return [(field, f"{problem} (allow=['{field}'] leaves it as it is)") for field, problem in unknown]
+
+
+def _parameter_misfits(document: Mapping[str, Any], optimizer: Optimizer, names: Names, title: str) -> list[str]:
     if document["type"] != kind_of(optimizer):
         return [f"{title} is a {kind_of(optimizer)} here and a {document['type']} in the checkpoint"]
     here = [{_name(parameter, names) for parameter in group["params"]} for group in optimizer.param_groups]
     saved = [set(group["params"]) for group in document["groups"]]
-    found: list[str] = []
     steps_here, steps_saved = set().union(*here), set().union(*saved)
-    found.extend(f"{title} steps {name} here and not in the checkpoint" for name in sorted(steps_here - steps_saved))
-    found.extend(f"{title} stepped {name} in the checkpoint and not here" for name in sorted(steps_saved - steps_here))
+    found = [f"{title} steps {name} here and not in the checkpoint" for name in sorted(steps_here - steps_saved)]
+    found += [f"{title} stepped {name} in the checkpoint and not here" for name in sorted(steps_saved - steps_here)]
     if not found and sorted(map(sorted, here)) != sorted(map(sorted, saved)):
         found.append(f"the groups of the {title} hold other parameters here than in the checkpoint")
-    if found:
-        return found
     own = {_name(parameter, names) for group in _stepped(optimizer).param_groups for parameter in group["params"]}
-    found.extend(f"{title} has the state of {name} on another rank" for name in sorted(set(document["state"]) - own))
-    for group, number in _matched(document, optimizer, names):
-        unknown = set(_settings(group)) - set(document["groups"][number]["settings"])
-        found.extend(
-            f"the checkpoint has no {key} of group {number} of the {title}"
-            for key in sorted(unknown - _left_out(document))
-        )
-    return found
+    elsewhere = sorted(set(document["state"]) & steps_here - own)
+    return found + [f"{title} has the state of {name} on another rank" for name in elsewhere]
 
 
 def _left_out(document: Mapping[str, Any]) -> set[str]:
