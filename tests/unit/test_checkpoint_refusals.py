@@ -12,8 +12,8 @@ import torch
 from torch import nn
 
 from ddp_repro import Progress, ReproError, Restored, load_checkpoint, save_checkpoint
+from ddp_repro.run.checkpoint.folder import MANIFEST
 from ddp_repro.run.checkpoint.generators import process_states
-from ddp_repro.run.checkpoint.manifest import MANIFEST
 from tests.unit.test_checkpoint_roundtrip import bits
 
 IDENTITY = {"experiment": {"seed": 1, "config": {"lr": 0.1}}, "software": {"torch": "2"}, "num_workers": 2}
@@ -62,11 +62,11 @@ DAMAGES: dict[str, Callable[[Path], None]] = {
     "first bit": lambda path: flip(path, 0),
     "middle bit": lambda path: flip(path, path.stat().st_size // 2),
     "last bit": lambda path: flip(path, -1),
-    "cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),  # type: ignore[dict-item,return-value]
-    "longer": lambda path: path.write_bytes(path.read_bytes() + b"\0"),  # type: ignore[dict-item,return-value]
-    "empty": lambda path: path.write_bytes(b""),  # type: ignore[dict-item,return-value]
+    "cut": lambda path: path.write_bytes(path.read_bytes()[:-1]),  # type: ignore[dict-item]
+    "longer": lambda path: path.write_bytes(path.read_bytes() + b"\0"),  # type: ignore[dict-item]
+    "empty": lambda path: path.write_bytes(b""),  # type: ignore[dict-item]
     "missing": lambda path: path.unlink(),
-    "pickle": lambda path: path.write_bytes(pickle.dumps(print)),  # type: ignore[dict-item,return-value]
+    "pickle": lambda path: path.write_bytes(pickle.dumps(print)),  # type: ignore[dict-item]
 }
 
 
@@ -241,12 +241,12 @@ def test_what_cannot_be_saved_is_refused_and_leaves_nothing(tmp_path: Path) -> N
         save_checkpoint(
             tmp_path, model=training.model, optimizer=stranger, progress=Progress(step=0, epoch=0, position=0)
         )
-    with pytest.raises(ReproError, match="identity.a is a object"):
+    with pytest.raises(ReproError, match=r"identity\.a is a object"):
         training.save(tmp_path, identity={"a": object()})
     assert not list(tmp_path.iterdir())
-    with pytest.raises(ReproError, match="progress.step=-1"):
+    with pytest.raises(ReproError, match=r"progress\.step=-1"):
         Progress(step=-1, epoch=0, position=0)
-    with pytest.raises(ReproError, match="progress.epoch=True"):
+    with pytest.raises(ReproError, match=r"progress\.epoch=True"):
         Progress(step=1, epoch=True, position=0)
 
 

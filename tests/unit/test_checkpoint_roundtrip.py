@@ -43,7 +43,7 @@ def step(model: nn.Module, optimizer: torch.optim.Optimizer, scheduler: Any = No
         scaler.step(optimizer)
         scaler.update()
     else:
-        optimizer.step(closure)
+        optimizer.step(closure)  # type: ignore[arg-type]
     if scheduler:
         scheduler.step()
 
@@ -72,16 +72,19 @@ def _seeded() -> None:
     np.random.seed(3)
 
 
+def groups_of(model: nn.Module) -> list[dict[str, Any]]:
+    return [
+        {"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0},
+        {"params": [p for p in model.parameters() if p.dim() >= 2], "betas": (0.8, 0.99), "note": "matrices"},
+    ]
+
+
 OPTIMIZERS: dict[str, Callable[[nn.Module], torch.optim.Optimizer]] = {
     "sgd": lambda model: torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9, nesterov=True),
     "adamw": lambda model: torch.optim.AdamW(model.parameters(), lr=0.01, amsgrad=True),
     "tensor lr": lambda model: torch.optim.Adam(model.parameters(), lr=torch.tensor(0.01, dtype=torch.float64)),
     "fused": lambda model: torch.optim.Adam(model.parameters(), lr=0.01, fused=True),
-    "groups": lambda model: torch.optim.AdamW(
-        [{"params": [p for p in model.parameters() if p.dim() < 2], "weight_decay": 0.0}]
-        + [{"params": [p for p in model.parameters() if p.dim() >= 2], "betas": (0.8, 0.99), "note": "matrices"}],
-        lr=0.1 + 0.2,
-    ),
+    "groups": lambda model: torch.optim.AdamW(groups_of(model), lr=0.1 + 0.2),
     "lbfgs": lambda model: torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=3),
     "adagrad": lambda model: torch.optim.Adagrad(model.parameters(), lr=0.1),
     "rprop": lambda model: torch.optim.Rprop(model.parameters()),
@@ -172,7 +175,7 @@ class Odd(nn.Module):
             self.register_buffer("b_" + str(dtype).partition(".")[2], raw.view(dtype).clone())
         for dtype in (torch.complex64, torch.complex128, torch.uint16, torch.int64):
             self.register_buffer("b_" + str(dtype).partition(".")[2], raw.view(dtype).clone(), persistent=False)
-        self.register_buffer("part", self.b_float64[1:3])  # lies in another one
+        self.register_buffer("part", self.get_buffer("b_float64")[1:3])  # lies in another one
         self.register_buffer("flags", raw > 100)
         self.register_buffer("empty", torch.empty(0, 3))
         self.register_buffer("none", None)
@@ -209,7 +212,7 @@ def test_every_sort_of_tensor_comes_back(tmp_path: Path) -> None:
 class Master(torch.optim.SGD):
     """Keeps its state in another dtype than its parameters, in nested forms, and a callable in a group."""
 
-    def step(self, closure: Any = None) -> None:  # type: ignore[override]
+    def step(self, _closure: Any = None) -> None:  # type: ignore[override]
         for group in self.param_groups:
             for parameter in group["params"]:
                 self.state[parameter] = {
@@ -285,7 +288,7 @@ def test_a_scaler_comes_back(tmp_path: Path) -> None:
 def test_extras_come_back(tmp_path: Path) -> None:
     def built(seed: int) -> tuple[nn.Module, dict[str, Any]]:
         model = net(seed)
-        ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.5))
+        ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.5))  # type: ignore[no-untyped-call]
         drawn = {
             "torch": torch.Generator().manual_seed(seed),
             "numpy": np.random.default_rng(seed),
@@ -346,7 +349,7 @@ def test_names_count_and_not_positions(tmp_path: Path) -> None:
 
 
 def test_the_root_keeps_the_newest(tmp_path: Path) -> None:
-    model = net()
+    model: Any = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     def save(at: int, keep: int = 2) -> Path:

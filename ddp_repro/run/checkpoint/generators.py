@@ -23,10 +23,17 @@ def process_states() -> dict[str, Any]:
     }
 
 
-def unusable_states(states: Mapping[str, Any]) -> list[str]:
-    """Return what of ``states`` (as ``process_states`` gives them) has no generator in this process, in words."""
+def unusable_states(states: Mapping[str, Any]) -> list[tuple[str, str]]:
+    """Return what of ``states`` (as ``process_states`` gives them) has no generator in this process.
+
+    Each with the name by which that can be allowed, and in words.
+    """
     here = {"python", "numpy", _CPU, *(name for name, _ in device_generators())}
-    return [f"the generator of {name} is not in use in this process" for name in states if name not in here]
+    missing = [name for name in states if name not in here]
+    return [
+        (f"rng.{name}", f"the generator of {name} is not in use in this process (allow=['rng.{name}'] goes without it)")
+        for name in missing
+    ]
 
 
 def restore_process_states(states: Mapping[str, Any]) -> None:

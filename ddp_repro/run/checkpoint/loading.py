@@ -83,21 +83,24 @@ def _checked(found: Found, contents: Contents, identity: Mapping[str, Any] | Non
     differing = differences(document["identity"], here)
     refuse(differing, allow)
     misfits = list(fit(document, contents))
-    problems = [problem for name, problem in misfits if not is_allowed(name, allow)]
-    if own_rank:
-        store = Store(found.path, rank, document, contents)
-        problems += unusable_states(store.decode(document["rng"]))
-    else:
-        store = Store(found.path, None, document, contents)
-    if problems:
-        more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
-        raise ReproError(
-            f"{found.path} does not fit: {'; '.join(problems[:5])}{more}",
-            hint="build model, optimizer and the rest as they were when the checkpoint was saved",
-        )
+    _refuse(found.path, misfits, allow)
+    store = Store(found.path, rank if own_rank else None, document, contents)
+    unusable = unusable_states(store.decode(document["rng"])) if own_rank else []
+    _refuse(found.path, unusable, allow)
+    misfits += unusable
     not_exact = (*differing, *(name for name, _ in misfits))
     _warn(not_exact, own_rank=own_rank)
     return Checked(document=document, store=store, not_exact=not_exact, own_rank=own_rank)
+
+
+def _refuse(path: Path, misfits: Sequence[tuple[str, str]], allow: Sequence[str]) -> None:
+    problems = [problem for name, problem in misfits if not is_allowed(name, allow)]
+    if problems:
+        more = f" (and {len(problems) - 5} more)" if len(problems) > 5 else ""
+        raise ReproError(
+            f"{path} does not fit: {'; '.join(problems[:5])}{more}",
+            hint="build model, optimizer and the rest as they were when the checkpoint was saved",
+        )
 
 
 def _warn(not_exact: Sequence[str], *, own_rank: bool) -> None:

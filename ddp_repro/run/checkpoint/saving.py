@@ -22,7 +22,7 @@ from ddp_repro.run.checkpoint.optimizers import save_optimizer
 from ddp_repro.run.checkpoint.parts import save_part, save_stateful
 from ddp_repro.run.checkpoint.progress import Progress
 from ddp_repro.run.checkpoint.ranks import place_in_world, together
-from ddp_repro.run.checkpoint.sharded import FOLDER, save_sharded
+from ddp_repro.run.checkpoint.sharded import FOLDER, save_sharded, shards_in
 from ddp_repro.run.checkpoint.snapshot import Snapshot, storable
 
 log = logging.getLogger(__name__)
@@ -150,6 +150,8 @@ def _write_own(
     files: dict[str, Entry] = {}
     for name, tensors in (_by_file(own) if rank == 0 else _differing(snapshot, first, rank)).items():
         files[name] = write_tensors(partial / name, tensors)
+    for path in shards_in(partial)[rank :: place_in_world()[1]]:
+        files[f"{FOLDER}/{path.name}"] = settle_file(path)
     files[f"rank-{rank}.json"] = write_document(partial / f"rank-{rank}.json", snapshot.document)
     return files
 
@@ -180,11 +182,8 @@ def _finish(partial: Path, progress: Progress, files: list[dict[str, Entry]]) ->
             f"{missing[0]} was written and rank 0 does not see it",
             hint="name a folder on a file system that the ranks of all nodes share",
         )
-    shards = partial / FOLDER
-    for path in sorted(shards.iterdir()) if shards.is_dir() else ():
-        known[f"{FOLDER}/{path.name}"] = settle_file(path)
-    if shards.is_dir():
-        settle_folder(shards)
+    if shards_in(partial):
+        settle_folder(partial / FOLDER)
     write_manifest(partial, Manifest(progress=progress, world_size=len(files), files=known))
 
 

@@ -75,6 +75,11 @@ def save_sharded(tensors: Mapping[str, Any], folder: Path) -> None:
         ) from error
 
 
+def shards_in(path: Path) -> list[Path]:
+    """Return the files of sharded tensors in a checkpoint, in the same order on every rank."""
+    return sorted((path / FOLDER).iterdir()) if (path / FOLDER).is_dir() else []
+
+
 def load_sharded(marks: Mapping[str, Mapping[str, Any]], folder: Path, meshes: Mapping[Any, Any]) -> dict[str, Any]:
     """Return the DTensors that ``marks`` describe, on the meshes given by ``mesh_key``, read from ``folder``.
 
