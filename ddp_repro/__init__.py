@@ -9,31 +9,45 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ddp_repro.errors import ReproError
+    from ddp_repro.run.checkpoint.loading import load_checkpoint
+    from ddp_repro.run.checkpoint.progress import Progress, Restored
+    from ddp_repro.run.checkpoint.saving import save_checkpoint
     from ddp_repro.run.data import make_loader
     from ddp_repro.run.determinism import apply_determinism
     from ddp_repro.run.root_seed import generator, seed_everything, seed_training
+    from ddp_repro.run.settle import settle_buckets
     from ddp_repro.workload.definition import LoaderRequest, Workload
 
 __all__ = [
     "LoaderRequest",
+    "Progress",
     "ReproError",
+    "Restored",
     "Workload",
     "apply_determinism",
     "generator",
+    "load_checkpoint",
     "make_loader",
+    "save_checkpoint",
     "seed_everything",
     "seed_training",
+    "settle_buckets",
 ]
 
 _HOME = {
     "LoaderRequest": "ddp_repro.workload.definition",
+    "Progress": "ddp_repro.run.checkpoint.progress",
     "ReproError": "ddp_repro.errors",
+    "Restored": "ddp_repro.run.checkpoint.progress",
     "Workload": "ddp_repro.workload.definition",
     "apply_determinism": "ddp_repro.run.determinism",
     "generator": "ddp_repro.run.root_seed",
+    "load_checkpoint": "ddp_repro.run.checkpoint.loading",
     "make_loader": "ddp_repro.run.data",
+    "save_checkpoint": "ddp_repro.run.checkpoint.saving",
     "seed_everything": "ddp_repro.run.root_seed",
     "seed_training": "ddp_repro.run.root_seed",
+    "settle_buckets": "ddp_repro.run.settle",
 }
 
 

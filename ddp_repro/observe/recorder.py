@@ -6,7 +6,8 @@ import struct
 import threading
 import time
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from typing import TYPE_CHECKING, Final, SupportsIndex, cast
 
 import torch
@@ -53,6 +54,7 @@ class Recorder:
         self.rows: list[Row] = []
         self._writer = writer
         self._pending = pending
+        self._paused = False
         self._on_step = on_step
         self._flushing = threading.Lock()
         self._flush_every_s = flush_every_s
@@ -95,7 +97,7 @@ class Recorder:
 
     def flush(self) -> None:
         """Hand the gathered rows to the writer and have them written. Raises ``ReproError`` where that fails."""
-        if self._pending:
+        if self._pending or self._paused:
             return
         with self._flushing:
             count = len(self.rows)
@@ -107,6 +109,16 @@ class Recorder:
             self._write(self._writer, rows)
             self._writer.flush()
 
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Observe nothing while the context lasts; rows that were gathered before stay and are written after it."""
+        before = self.silent, self._paused
+        self.silent = self._paused = True
+        try:
+            yield
+        finally:
+            self.silent, self._paused = before
+
     @staticmethod
     def _write(writer: "TraceWriter", rows: list[Row]) -> None:
         written = 0
@@ -116,6 +128,15 @@ class Recorder:
                 writer.append_many(step, phase, name, spec, digests, values)
                 written = at + 1
         writer.extend(cast("list[PlainRow]", rows[written:]))
+
+
+@contextmanager
+def paused() -> Iterator[None]:
+    """Have no recorder of this process observe what is done within: work that is no part of the training."""
+    with ExitStack() as stack:
+        for recorder in list(_recorders):
+            stack.enter_context(recorder.paused())
+        yield
 
 
 def number(value: float) -> Scalar:

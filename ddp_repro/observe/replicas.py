@@ -120,7 +120,7 @@ def local_gradient_hook(recorder: Recorder, name: str, touched: set[str]) -> Cal
 
     def hook(parameter: torch.Tensor) -> None:
         gradient = parameter.grad
-        if gradient is not None:
+        if gradient is not None and not recorder.silent:
             touched.add(name)
             spec, digest = observation(gradient)
             rows.append((recorder.step, "grad_local", name, spec.text, digest, None))
