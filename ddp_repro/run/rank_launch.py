@@ -96,7 +96,7 @@ def _train(rank: _Rank, workload: Workload) -> None:
     recorder = Recorder(writer, on_step=lambda step: rank.pipe.send("step", step=step))
     reason = "failed"
     try:
-        with watch(recorder, capture=meta.capture):
+        with watch(recorder, capture=meta.capture, epoch_guard=rank.config.epoch_guard.value):
             _train_and_tell(rank, workload)
         reason = "finished"
     finally:

@@ -75,7 +75,9 @@ class ScriptWatch:
 
     def attach(self) -> None:
         """Observe from now on."""
-        self._attached.enter_context(watch(self._recorder, capture=self._rank.config.capture.level.value))
+        config = self._rank.config
+        watched = watch(self._recorder, capture=config.capture.level.value, epoch_guard=config.epoch_guard.value)
+        self._attached.enter_context(watched)
         self._steps.attach()
         watch_departure(self._before_departure, self._after_departure)
         watch_vanishing(self._before_vanishing)
