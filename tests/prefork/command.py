@@ -66,7 +66,8 @@ def _could_be_forked(environ: Mapping[str, str]) -> bool:
 
 
 def _leave_the_driver(rank: RankCommand, pass_fds: Sequence[int]) -> None:
-    import torch  # noqa: PLC0415  imported by the server, not by who only asks what could be forked
+    import numpy as np  # noqa: PLC0415  imported by the server, not by who only asks what could be forked
+    import torch  # noqa: PLC0415
     from torch._inductor import config as inductor  # noqa: PLC0415
 
     os.setsid()
@@ -86,6 +87,8 @@ def _leave_the_driver(rank: RankCommand, pass_fds: Sequence[int]) -> None:
         logger.handlers.clear()
     _take_environment(rank.environ)
     torch.set_num_threads(int(rank.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
+    np.random.seed()  # as in a fresh interpreter, where nobody seeded them
+    torch.default_generator.seed()
     inductor.deterministic = rank.environ.get("TORCHINDUCTOR_DETERMINISTIC") == "1"
 
 
