@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from ddp_repro.config import RecordConfig
 from ddp_repro.errors import ExitCode, ReproError
+from ddp_repro.observe.ends import Ends
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.watch import watch
 from ddp_repro.run import determinism
@@ -23,6 +24,7 @@ from ddp_repro.run.rounds import StepWatch
 from ddp_repro.run.start import environment_at_start
 from ddp_repro.run.world import exit_now
 from ddp_repro.trace.document import write_json
+from ddp_repro.trace.launch import FINAL_SCHEMA
 from ddp_repro.trace.layout import LaunchFolder
 from ddp_repro.trace.schema import TraceMeta
 from ddp_repro.trace.writer import TraceWriter
@@ -58,6 +60,7 @@ class ScriptWatch:
         self._rank = rank
         self._pid = os.getpid()
         self._attached = ExitStack()
+        self._ends = Ends()
         self._recorder = Recorder(None, pending=True)
         self._writer: TraceWriter | None = None
         self._closed = False
@@ -78,6 +81,7 @@ class ScriptWatch:
         config = self._rank.config
         watched = watch(self._recorder, capture=config.capture.level.value, epoch_guard=config.epoch_guard.value)
         self._attached.enter_context(watched)
+        self._attached.callback(self._ends.attach())
         self._steps.attach()
         watch_departure(self._before_departure, self._after_departure)
         watch_vanishing(self._before_vanishing)
@@ -113,9 +117,15 @@ class ScriptWatch:
             self._open()
         assert self._writer is not None
         try:
+            if reason != "failed":
+                self._write_final()
             self._attached.close()
         finally:
             self._writer.close(reason)
+
+    def _write_final(self) -> None:
+        """Tell what training ended with, also where nothing else was observed."""
+        write_json(self._rank.folder.final(self._rank.rank), {"schema": FINAL_SCHEMA, **self._ends.read()})
 
     def _open(self) -> None:
         """Write this rank's identity, as it is now, and open its trace under it."""
