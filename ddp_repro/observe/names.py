@@ -80,7 +80,7 @@ class Names:
         wanted = set(map(id, unknown))
         learned = []
         for module, slots in modules_holding(unknown):
-            prefix = self._free_prefix(slots)
+            prefix = self._prefix(slots)
             learned.append((module, prefix))
             for slot in slots:
                 if id(slot.owner[slot.key]) in wanted:
@@ -88,7 +88,12 @@ class Names:
                     self.learn(slot.owner[slot.key], prefix + slot.name)
         return learned
 
-    def _free_prefix(self, slots: list[Slot]) -> str:
+    def _prefix(self, slots: list[Slot]) -> str:
+        """Return the prefix of a module's names: the one that it has already, else one that makes them new."""
+        for slot in slots:
+            known = self.get(slot.owner[slot.key])
+            if known is not None and known.endswith(slot.name):
+                return known.removesuffix(slot.name)
         taken = {name for reference, name in self._known.values() if reference() is not None}
         prefix, index = "", 0
         while any(prefix + slot.name in taken for slot in slots):

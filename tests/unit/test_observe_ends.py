@@ -36,15 +36,15 @@ def test_a_model_that_is_there_is_read_as_it_is_now(ends: Ends) -> None:
     model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
     step(model, sgd(model))
     with torch.no_grad():
-        model[0].weight.fill_(3)  # after its optimizer is gone
-        model[1].running_mean.fill_(2)
+        next(model.parameters()).fill_(3)  # after its optimizer is gone
+        next(model.buffers()).fill_(2)
     read = ends.read()
     assert read["param"] == digests(model)
     assert read["buffer"] == {f"1.{name}": tensor_digest(tensor).hex() for name, tensor in model[1].named_buffers()}
 
 
 def test_a_model_that_is_gone_was_read_before_and_is_held_no_longer(ends: Ends) -> None:
-    expected = {}
+    expected: dict[str, str] = {}
     for prefix in ("", "model1."):
         model = nn.Linear(3, 2)
         optimizer = sgd(model)
