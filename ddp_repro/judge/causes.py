@@ -313,6 +313,11 @@ CAUSES: Final[dict[str, Cause]] = {
         message="the ranks of one launch do not run the same experiment: {fields}",
         advice="resolve the configuration once and hand it to all ranks",
     ),
+    "folders-differ": Cause(
+        title="ranks name different folders",
+        message="names or folders that follow from the clock are not the same on all ranks: {fields}",
+        advice="name them once and hand them to all ranks (hydra.run.dir=…), or let rank 0 alone write there",
+    ),
     "hardware-differs": Cause(
         title="ranks run on different hardware",
         message="the ranks of one launch do not run on the same hardware: {fields}",

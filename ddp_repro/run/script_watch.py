@@ -21,6 +21,7 @@ from ddp_repro.run.environment import THREAD_VARIABLES
 from ddp_repro.run.identity import Seen, rank_identity
 from ddp_repro.run.progress import ProgressPipe
 from ddp_repro.run.rounds import StepWatch
+from ddp_repro.run.script_settings import resolved_settings
 from ddp_repro.run.start import environment_at_start
 from ddp_repro.run.world import exit_now
 from ddp_repro.trace.document import write_json
@@ -138,6 +139,9 @@ class ScriptWatch:
             provenance=rank.provenance,
         )
         identity = rank_identity(rank.config, seen)
+        settings = resolved_settings()
+        if settings:
+            identity["hydra"] = settings
         write_json(rank.folder.rank_identity(rank.rank), identity)
         meta = TraceMeta(
             identity=identity["digest"],
