@@ -241,8 +241,8 @@ CAUSES: Final[dict[str, Cause]] = {
     "replica-buffers": Cause(
         title="buffers not broadcast",
         message="{name} is not the same on all ranks on entry to the forward: {odd}",
-        advice="let DistributedDataParallel broadcast buffers (broadcast_buffers=True), use SyncBatchNorm, or exclude "
-        "buffers that are meant to be local",
+        advice="let DistributedDataParallel broadcast buffers (broadcast_buffers=True), use SyncBatchNorm, update an "
+        "averaged model on all ranks, or exclude buffers that are meant to be local (judge.ignore)",
     ),
     "replica-state": Cause(
         title="replicas are not equal",

@@ -6,12 +6,12 @@ from typing import Final
 
 from ddp_repro.errors import ReproError
 from ddp_repro.observe.epoch_guard import MODES
-from ddp_repro.observe.probes import backward, data, optimizer, optimizers, replicas, scaler
+from ddp_repro.observe.probes import averages, backward, data, optimizer, optimizers, replicas, scaler
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.scene import new_scene
 from ddp_repro.observe.torch_internals import verify_torch
 
-_PROBES: Final = (replicas, optimizers, data, backward, optimizer, scaler)
+_PROBES: Final = (replicas, averages, optimizers, data, backward, optimizer, scaler)
 
 
 @contextmanager

@@ -19,6 +19,8 @@ NAMES = {
     "plain": (LAYERS, BUFFERS),
     "zero": (LAYERS, BUFFERS),
     "hook": (LAYERS, BUFFERS),
+    "alone": (LAYERS, BUFFERS),
+    "teacher": (LAYERS, BUFFERS),
     "fsdp": ({name for name in LAYERS if not name.startswith("1")}, set()),
     "gan": ({"weight", "bias", "model1.weight", "model1.bias"}, set()),
     "folds": tuple(

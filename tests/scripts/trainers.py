@@ -9,6 +9,7 @@ from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 
 
@@ -80,13 +81,39 @@ def hook():
         train(model, optimizer, x, y)
 
 
+def alone():
+    """Rank 0 alone keeps an averaged copy and uses it, with a model whose buffers the ranks hold differently."""
+    model = DDP(net())
+    average = AveragedModel(model.module, multi_avg_fn=get_ema_multi_avg_fn(0.5))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in batches():
+        train(model, optimizer, x, y)
+        if dist.get_rank() == 0:
+            average.update_parameters(model.module)
+            average.eval()(x)
+
+
+def teacher():
+    """All ranks learn from an average of the model, which has buffers of each rank's own."""
+    model = DDP(net())
+    average = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.5))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, _ in batches():
+        with torch.no_grad():
+            target = average(x)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), target).backward()
+        optimizer.step()
+        average.update_parameters(model)
+
+
 def folds():
     """One model after the other, each gone before the next one is made."""
     for _ in range(3):
         plain()
 
 
-CASES = {case.__name__: case for case in (plain, looks, fsdp, zero, gan, hook, folds)}
+CASES = {case.__name__: case for case in (plain, looks, fsdp, zero, gan, hook, alone, teacher, folds)}
 
 
 def main():
