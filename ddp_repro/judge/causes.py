@@ -262,6 +262,19 @@ CAUSES: Final[dict[str, Cause]] = {
         advice="give the samplers of all ranks the same seed and epoch and each its own rank, as "
         "torch.utils.data.DistributedSampler and ddp_repro.make_loader do",
     ),
+    "shards-repeated": Cause(
+        title="each sample goes to several ranks",
+        message="{loader}, pass {pass}: each of its samples is delivered {times} times, by several ranks; repeated "
+        "augmentation is meant to, and a sampler that does not split the samples would look the same",
+        advice="nothing, where this is meant; else give each rank its own share, as "
+        "torch.utils.data.DistributedSampler does",
+    ),
+    "shards-partial": Cause(
+        title="a part of the data set",
+        message="{loader}, pass {pass}: {never} are delivered by no rank, and none twice; an epoch that is meant to be "
+        "shorter than the data set looks the same as shares that nobody takes",
+        advice="nothing, where this is meant; else see that the shares of all ranks make up the data set",
+    ),
     "shards-unshared": Cause(
         title="every rank draws from all samples",
         message="{loader}, pass {pass}: no sampler shares the data among the ranks and each shuffles it for "
