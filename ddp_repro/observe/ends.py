@@ -64,7 +64,7 @@ class Ends:
         self._stepped: dict[int, _Stepped] = {}
         self._left: list[tuple[dict[str, weakref.ref[torch.Tensor]], list[_Root]]] = []
         self._roots: list[_Root] = []
-        self._names: dict[int, tuple[weakref.ref[torch.Tensor], str]] = {}
+        self._places: dict[int, tuple[weakref.ref[torch.Tensor], str, _Root]] = {}
         self._count = 0
         self._digests: Digests = {"param": {}, "buffer": {}}
 
@@ -106,24 +106,24 @@ class Ends:
             self._meet(known, parameters)
 
     def _meet(self, stepped: _Stepped, parameters: list[torch.Tensor]) -> None:
-        unknown = [parameter for parameter in parameters if self._name(parameter) is None]
-        for module, _ in modules_holding(unknown):
+        for module, _ in modules_holding([one for one in parameters if self._known(one) is None]):
             root = self._root(module)
             for slot in root.look()["param"]:
                 tensor = slot.owner[slot.key]
-                self._names.setdefault(id(tensor), (weakref.ref(tensor), slot.name))
-            stepped.roots.append(root)
-        stepped.parameters = {
-            self._name(parameter) or f"optimizer{stepped.number}.param{place}": parameter
-            for place, parameter in enumerate(parameters)
-        }
+                if self._known(tensor) is None:
+                    self._places[id(tensor)] = (weakref.ref(tensor), slot.name, root)
+        stepped.parameters, roots = {}, {}
+        for place, parameter in enumerate(parameters):
+            known = self._known(parameter)
+            if known is not None:
+                roots[id(known[1])] = known[1]
+            name = f"optimizer{stepped.number}.param{place}" if known is None else known[0]
+            stepped.parameters[name] = parameter
+        stepped.roots = list(roots.values())
 
-    def _name(self, parameter: torch.Tensor) -> str | None:
-        known = self._names.get(id(parameter))
-        if known is None or known[0]() is parameter:
-            return None if known is None else known[1]
-        del self._names[id(parameter)]
-        return None
+    def _known(self, parameter: torch.Tensor) -> tuple[str, _Root] | None:
+        known = self._places.get(id(parameter))
+        return known[1:] if known is not None and known[0]() is parameter else None
 
     def _root(self, module: nn.Module) -> _Root:
         known = next((root for root in self._roots if root.module() is module), None)

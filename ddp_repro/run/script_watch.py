@@ -19,6 +19,7 @@ from ddp_repro.run.departure import watch_departure, watch_vanishing
 from ddp_repro.run.determinism import Determinism
 from ddp_repro.run.environment import THREAD_VARIABLES
 from ddp_repro.run.identity import Seen, rank_identity
+from ddp_repro.run.processes import MARK
 from ddp_repro.run.progress import ProgressPipe
 from ddp_repro.run.rounds import StepWatch
 from ddp_repro.run.script_settings import resolved_settings
@@ -60,6 +61,7 @@ class ScriptWatch:
     def __init__(self, rank: ScriptRank) -> None:
         self._rank = rank
         self._pid = os.getpid()
+        self._launch_id = os.environ.get(MARK, "")  # before the script can write to its environment
         self._attached = ExitStack()
         self._ends = Ends()
         self._recorder = Recorder(None, pending=True)
@@ -149,6 +151,7 @@ class ScriptWatch:
             rank=rank.rank,
             world_size=identity["experiment"]["world_size"],
             capture=rank.config.capture.level.value,
+            launch_id=self._launch_id,
         )
         self._writer = TraceWriter(rank.folder.trace(rank.rank), meta)
         self._recorder.open(self._writer)

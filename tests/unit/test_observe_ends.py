@@ -71,3 +71,26 @@ def test_frozen_shared_replaced_and_nameless_parameters_are_told(ends: Ends) -> 
     assert {name: read[name] for name in told} == told
     assert set(read) == {*told, "optimizer0.param5"}
     assert read["optimizer0.param5"] == tensor_digest(loose).hex()
+
+
+def test_buffers_are_read_as_the_last_optimizer_of_a_model_left_them(ends: Ends) -> None:
+    model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    first, second = sgd(model[0]), sgd(model[1])
+    step(model, first)
+    step(model, second)
+    del first
+    gc.collect()
+    step(model, second)
+    expected = {f"1.{name}": tensor_digest(tensor).hex() for name, tensor in model[1].named_buffers()}
+    del model
+    gc.collect()
+    assert ends.read()["buffer"] == expected
+
+
+def test_models_of_one_size_are_named_in_the_order_of_the_parameters(ends: Ends) -> None:
+    second, first = nn.Linear(3, 2), nn.Linear(3, 2)
+    gc.collect()  # which orders what it finds by age
+    optimizer = torch.optim.SGD([*first.parameters(), *second.parameters()], lr=0.1)
+    (first(torch.ones(1, 3)) + second(torch.ones(1, 3))).sum().backward()
+    optimizer.step()
+    assert ends.read()["param"] == digests(first) | digests(second, "model1.")
