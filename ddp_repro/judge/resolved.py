@@ -16,8 +16,8 @@ _GROUP = "hydra"
 def resolved_findings(launch: Launch) -> list[Finding]:
     """Return an error for settings that the ranks resolved differently, and a warning for names and folders.
 
-    A setting that follows from the rank (it is the rank, a text with its number in it, or one number more on each) is
-    meant to differ.
+    A setting that follows from the rank (it is the rank, a text with its number in it, or one number more on each), or
+    that the script itself wrote over on some rank, is meant to differ.
     """
     found = []
     for part, cause in (("config", "config-differs"), ("places", "folders-differ")):
@@ -32,8 +32,13 @@ def resolved_findings(launch: Launch) -> list[Finding]:
 
 
 def _differing(launch: Launch) -> Iterator[tuple[str, Mapping[int, Any]]]:
-    for name, values in differing_on_ranks(launch, _GROUP).items():
-        yield name.removeprefix(f"{_GROUP}."), values
+    differing = differing_on_ranks(launch, _GROUP)
+    groups = (identity.get(_GROUP) for identity in launch.identities.values())
+    written_over = {name for group in groups if isinstance(group, Mapping) for name in group.get("written_over", ())}
+    for name, values in differing.items():
+        part, _, setting = name.removeprefix(f"{_GROUP}.").partition(".")
+        if setting not in written_over:
+            yield f"{part}.{setting}", values
 
 
 def _follows_rank(values: Mapping[int, Any]) -> bool:

@@ -77,6 +77,7 @@ class Ends:
             self._stepped.clear()
             self._left.clear()
             self._roots.clear()
+            self._places.clear()
 
         return detach
 

@@ -1,7 +1,7 @@
 """What a script's Hydra resolved on this rank: read from the call that runs the script's main, and not resolved anew.
 
 Resolving may draw random numbers or read the clock, so a value whose resolver has not been asked yet is left as it is
-written. A setting that the script itself wrote over is none of the configuration's and left out.
+written. A setting that the script itself wrote over is none of the configuration's any more.
 """
 
 import hashlib
@@ -18,7 +18,9 @@ _PURE: Final = frozenset(
     {"oc.env", "oc.select", "oc.decode", "oc.deprecated", "oc.dict.keys", "oc.dict.values", "hydra", "python_version"}
 )
 _OF_A_PLACE: Final = re.compile(r"\$\{(now|hydra):")
-_OF_A_RANK: Final = re.compile(r"\$\{oc\.env:\s*['\"]?\w*(RANK|PROCID|LOCALID|NODEID)")
+_OF_A_RANK: Final = re.compile(
+    r"\$\{oc\.env:\s*['\"]?\w*(RANK|PROCID|LOCALID|NODEID|HOSTNAME|NODENAME|VISIBLE_DEVICES)"
+)
 _CALL: Final = re.compile(r"\$\{([A-Za-z_][\w.]*):([^{}$]*)\}")
 _ASKED: Final = re.compile(r"\$\{([A-Za-z_][\w.]*):")
 _REFERENCE: Final = re.compile(r"\$\{([A-Za-z_][\w.\[\]]*)\}")
@@ -28,10 +30,11 @@ Plain = bool | int | float | str | None
 
 
 def resolved_settings() -> dict[str, dict[str, Plain]]:
-    """Return the settings by dotted name, and apart from them those that follow from clock or output folder.
+    """Return the settings by dotted name.
 
-    Empty where no script runs under ``hydra.main``. What is asked of a variable that tells the rank is left out, and
-    the digest stands for what is asked of another one, which may hold a secret.
+    Apart from them stand those that follow from clock or output folder, and by name those that the script wrote over.
+    Empty where no script runs under ``hydra.main``. What is asked of a variable that tells rank or node is left out;
+    for what is asked of another one, which may hold a secret, its digest stands.
     """
     job = _job()
     if job is None:
@@ -39,10 +42,15 @@ def resolved_settings() -> dict[str, dict[str, Plain]]:
     composed, given = job.f_locals.get("config"), job.f_locals.get("task_cfg")
     if not isinstance(composed, DictConfig) or not isinstance(given, DictConfig):
         return {}
-    told: dict[str, dict[str, Plain]] = {"config": {}, "places": {"output_dir": job.f_locals.get("output_dir")}}
+    told: dict[str, dict[str, Plain]] = {
+        "config": {},
+        "places": {"output_dir": job.f_locals.get("output_dir")},
+        "written_over": {},
+    }
     before, now = dict(_leaves(_unresolved(composed))), dict(_leaves(_unresolved(given)))
     for name, value in now.items():
         if name not in before or before[name] != value:
+            told["written_over"][name] = True
             continue
         text = _expanded(value, now) if isinstance(value, str) else ""
         if not _OF_A_RANK.search(text):

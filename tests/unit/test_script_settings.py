@@ -78,15 +78,20 @@ def test_what_the_script_wrote_over_is_left_out() -> None:
         config.seed += 7
         config.added = 1
 
-    assert settings({"seed": 1, "lr": 2}, main)["config"] == {"lr": 2}
+    told = settings({"seed": 1, "lr": 2}, main)
+    assert told["config"] == {"lr": 2}
+    assert set(told["written_over"]) == {"seed", "added"}
 
 
-def found(config: dict[str, list[Any]], places: dict[str, list[Any]] | None = None) -> list[tuple[Any, ...]]:
+def found(
+    config: dict[str, list[Any]], places: dict[str, list[Any]] | None = None, written_over: str = ""
+) -> list[tuple[Any, ...]]:
     launch = launch_of({rank: [] for rank in range(3)})
     identities = {}
     for rank, identity in launch.identities.items():
         both = {"config": config, "places": places or {}}
         told = {part: {name: values[rank] for name, values in held.items()} for part, held in both.items()}
+        told["written_over"] = {written_over: True} if written_over and rank else {}
         identities[rank] = {**identity, "hydra": told}
     findings = resolved_findings(replace(launch, identities=identities))
     return [(one.cause, one.severity, one.ranks, one.name, one.names) for one in findings]
@@ -105,3 +110,9 @@ def test_ranks_that_resolved_other_settings_are_found() -> None:
 @pytest.mark.parametrize("values", [[0, 1, 2], [100, 101, 102], ["cuda:0", "cuda:1", "cuda:2"], [1.5, 1.5, 1.5]])
 def test_what_follows_from_the_rank_may_differ(values: list[Any]) -> None:
     assert found({"value": values}) == []
+
+
+def test_what_some_ranks_wrote_over_may_differ() -> None:
+    """Rank 0 adds its number, which is none, and so leaves the setting as it is."""
+    assert found({"seed": [3, None, None]}, written_over="seed") == []
+    assert found({"seed": [3, None, None]}) != []
