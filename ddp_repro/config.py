@@ -58,6 +58,14 @@ class BoundaryCapture(Enum):
     every = "every"
 
 
+class EpochGuard(Enum):
+    """What is done where a shuffling sampler is trained on again without ``set_epoch``."""
+
+    report = "report"
+    error = "error"
+    fix = "fix"
+
+
 @dataclass(kw_only=True)
 class CaptureConfig:
     """What is observed of each launch.
@@ -165,6 +173,7 @@ class RecordConfig:
     threads: int | None = 1
     level: str = "same-stack"
     seeding: Seeding = Seeding.inject
+    epoch_guard: EpochGuard = EpochGuard.report
     workload: dict[str, Any] = field(default_factory=dict)
     determinism: Determinism = field(default_factory=Determinism)
     capture: CaptureConfig = field(default_factory=CaptureConfig)
@@ -261,6 +270,8 @@ def semantic(config: RecordConfig) -> dict[str, Any]:
             node = node[parent]
         node.pop(key, None)
     settings = {str(key): value for key, value in plain.items()}
+    if config.epoch_guard is not EpochGuard.fix:
+        del settings["epoch_guard"]  # one that tells, or stops, moves no bit
     return _semantic_of_script(config, settings) if is_script(config) else _without(settings, "seeding")
 
 

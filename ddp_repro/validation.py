@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 
-from ddp_repro.config import Backend, RecordConfig, Seeding, is_script
+from ddp_repro.config import Backend, CaptureLevel, EpochGuard, RecordConfig, Seeding, is_script
 from ddp_repro.errors import ReproError
 from ddp_repro.run.determinism import check_ranges
 from ddp_repro.workload.script import check_file, read_script
@@ -33,6 +33,7 @@ def validate_launch(config: RecordConfig) -> None:
         raise ReproError(f"ddp.bucket_cap_mb={config.ddp.bucket_cap_mb:g} is not possible.", hint="Use MiB above 0.")
     if config.data.persistent_workers and config.data.num_workers == 0:
         raise ReproError("data.persistent_workers=true needs workers.", hint="Set data.num_workers to 1 or more.")
+    _validate_guard(config)
     check_ranges(config.determinism)
     validate_level(config.level)
     if is_script(config):
@@ -41,6 +42,15 @@ def validate_launch(config: RecordConfig) -> None:
         raise ReproError(
             "seeding=leave is for scripts; a workload that is built here is always seeded.",
             hint="Leave seeding out, or use workload=script workload.path=train.py.",
+        )
+
+
+def _validate_guard(config: RecordConfig) -> None:
+    """Raise ReproError where the guard of epochs would see no loader."""
+    if config.epoch_guard is not EpochGuard.report and config.capture.level is CaptureLevel.off:
+        raise ReproError(
+            f"epoch_guard={config.epoch_guard.value} would do nothing: with capture=off no loader is watched.",
+            hint="Use capture=step, or leave epoch_guard out.",
         )
 
 

@@ -40,8 +40,8 @@ WITHIN_A_LAUNCH: Final[dict[str, Cause]] = {
     "replica-buffers": Cause(
         title="buffers not broadcast",
         message="{name} is not the same on all ranks on entry to the forward: {odd}",
-        advice="let DistributedDataParallel broadcast buffers (broadcast_buffers=True), use SyncBatchNorm, or exclude "
-        "buffers that are meant to be local",
+        advice="let DistributedDataParallel broadcast buffers (broadcast_buffers=True), use SyncBatchNorm, update an "
+        "averaged model on all ranks, or exclude buffers that are meant to be local (judge.ignore)",
     ),
     "replica-state": Cause(
         title="replicas are not equal",
@@ -60,6 +60,19 @@ WITHIN_A_LAUNCH: Final[dict[str, Cause]] = {
         message="{loader}, pass {pass}: {counts}{reason}",
         advice="give the samplers of all ranks the same seed and epoch and each its own rank, as "
         "torch.utils.data.DistributedSampler and ddp_repro.make_loader do",
+    ),
+    "shards-repeated": Cause(
+        title="each sample goes to several ranks",
+        message="{loader}, pass {pass}: each of its samples is delivered {times} times, by several ranks; repeated "
+        "augmentation is meant to, and a sampler that does not split the samples would look the same",
+        advice="nothing, where this is meant; else give each rank its own share, as "
+        "torch.utils.data.DistributedSampler does",
+    ),
+    "shards-partial": Cause(
+        title="a part of the data set",
+        message="{loader}, pass {pass}: {never} are delivered by no rank, and none twice; an epoch that is meant to be "
+        "shorter than the data set looks the same as shares that nobody takes",
+        advice="nothing, where this is meant; else see that the shares of all ranks make up the data set",
     ),
     "shards-unshared": Cause(
         title="every rank draws from all samples",
@@ -111,6 +124,11 @@ WITHIN_A_LAUNCH: Final[dict[str, Cause]] = {
         title="ranks run different configurations",
         message="the ranks of one launch do not run the same experiment: {fields}",
         advice="resolve the configuration once and hand it to all ranks",
+    ),
+    "folders-differ": Cause(
+        title="ranks name different folders",
+        message="names or folders that follow from the clock are not the same on all ranks: {fields}",
+        advice="name them once and hand them to all ranks (hydra.run.dir=…), or let rank 0 alone write there",
     ),
     "hardware-differs": Cause(
         title="ranks run on different hardware",

@@ -15,7 +15,7 @@ from ddp_repro.judge.wording import listed
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
 
-_GENERATOR: Final = re.compile(r"(?:(worker\d+|main)\.)?(.+?)(?:\.(before|after))?", re.DOTALL)
+_GENERATOR: Final = re.compile(r"(?:(worker\d+|main)\.)?(.+?)(?:\.(before|after|seeded))?", re.DOTALL)
 _DISCRETE: Final = ("int", "uint", "bool", "text", "str", "bytes")
 _UNSET: Final = (None, "", "random")
 

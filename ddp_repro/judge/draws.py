@@ -16,12 +16,15 @@ from ddp_repro.judge.rows import Index
 from ddp_repro.judge.wording import counted, numbered
 from ddp_repro.trace.reader import Trace
 
-_WORKER: Final = re.compile(r"(worker\d+|main)\.(.+)\.(before|after)", re.DOTALL)
+_WORKER: Final = re.compile(r"(worker\d+|main)\.(.+)\.(before|after|seeded)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Delivery:
-    """One batch as one generator saw it: who drew for it, in which pass, from what state to what, its last sample."""
+    """One batch as one generator saw it: who drew for it, in which pass, from what state to what, its last sample.
+
+    ``seeds`` is the digest over what it was seeded with in the course of it; empty where it was not, as far as known.
+    """
 
     rank: int
     step: int
@@ -30,6 +33,7 @@ class Delivery:
     before: bytes
     after: bytes
     sample: int
+    seeds: bytes = b""
 
 
 def worker_draws(launch: int, traces: Mapping[int, Trace], passes: Sequence[Pass]) -> list[Finding]:
@@ -47,7 +51,10 @@ def worker_draws(launch: int, traces: Mapping[int, Trace], passes: Sequence[Pass
 
 
 def _deliveries(trace: Trace, passes: Sequence[Pass]) -> dict[tuple[str, str], list[Delivery]]:
-    """Return the deliveries of a rank whose generator advanced, by loader and library, evaluation passes left out."""
+    """Return the deliveries of a rank whose generator advanced or was seeded, by loader and library.
+
+    Evaluation passes are left out.
+    """
     by_loader: dict[str, list[Pass]] = defaultdict(list)
     for one in passes:
         by_loader[one.loader].append(one)
@@ -55,14 +62,18 @@ def _deliveries(trace: Trace, passes: Sequence[Pass]) -> dict[tuple[str, str], l
     for (loader, library), columns in _generators(trace).items():
         found[loader, library] = [
             delivery
-            for worker, (before, after) in columns.items()
-            for delivery in _advanced(trace, worker, (before, after), by_loader[loader])
+            for worker, codes in columns.items()
+            for delivery in _advanced(trace, worker, codes, by_loader[loader])
         ]
     return found
 
 
-def _generators(trace: Trace) -> dict[tuple[str, str], dict[str, tuple[int, int]]]:
-    """Return for each loader and library the name codes of the states before and after, by worker."""
+_Codes = tuple[int, int, int]
+"""Name codes of the states before and after a batch, and of the seeds (-1: never seeded)."""
+
+
+def _generators(trace: Trace) -> dict[tuple[str, str], dict[str, _Codes]]:
+    """Return for each loader and library its name codes, by worker."""
     codes: dict[tuple[str, str], dict[str, dict[str, int]]] = defaultdict(lambda: defaultdict(dict))
     for code, name in enumerate(trace.names):
         parts = split_name(name)
@@ -70,17 +81,23 @@ def _generators(trace: Trace) -> dict[tuple[str, str], dict[str, tuple[int, int]
         if parts and match:
             codes[parts[0], match[2]][match[1]][match[3]] = code
     return {
-        key: {worker: (sides["before"], sides["after"]) for worker, sides in workers.items() if len(sides) == 2}
+        key: {
+            worker: (sides["before"], sides["after"], sides.get("seeded", -1))
+            for worker, sides in workers.items()
+            if {"before", "after"} <= sides.keys()
+        }
         for key, workers in codes.items()
     }
 
 
-def _advanced(trace: Trace, worker: str, codes: tuple[int, int], passes: Sequence[Pass]) -> Iterator[Delivery]:
-    before, after = (_rng_rows(trace, [code]) for code in codes)
+def _advanced(trace: Trace, worker: str, codes: _Codes, passes: Sequence[Pass]) -> Iterator[Delivery]:
+    before, after, seeded = (_rng_rows(trace, [code]) for code in codes)
     common = min(len(before), len(after))
     before, after = before[:common], after[:common]
     moved = (trace.digest[before] != trace.digest[after]).any(axis=1)
     batch, sample = _last_samples(passes, before)
+    seeds = dict(zip(np.searchsorted(after, seeded) - 1, seeded, strict=True))  # seeds stand behind the states
+    moved[list(seeds)] = True
     for at in np.flatnonzero(moved & (batch >= 0)):
         yield Delivery(
             rank=trace.meta.rank,
@@ -90,6 +107,7 @@ def _advanced(trace: Trace, worker: str, codes: tuple[int, int], passes: Sequenc
             before=trace.digest[before[at]].tobytes(),
             after=trace.digest[after[at]].tobytes(),
             sample=int(sample[at]),
+            seeds=trace.digest[seeds[at]].tobytes() if at in seeds else b"",
         )
 
 
@@ -122,13 +140,32 @@ def _equal_draws(launch: int, key: tuple[str, str], deliveries: Sequence[Deliver
     last samples show that draws were repeated.
     """
     groups: dict[bytes, list[Delivery]] = defaultdict(list)
-    for delivery in deliveries:
+    for delivery in _drawn(deliveries):
         groups[delivery.after].append(delivery)
     repeated = [group for group in groups.values() if len({delivery.sample for delivery in group}) > 1]
     within = [part for group in repeated for part in _by_rank(group) if len({one.sample for one in part}) > 1]
     if within:
         return _worker_finding(launch, key, within)
     return _noise_finding(launch, key, repeated) if repeated else None
+
+
+def _drawn(deliveries: Sequence[Delivery]) -> Iterator[Delivery]:
+    """Yield the deliveries for which numbers were drawn, as far as can be told.
+
+    A generator in the same state before and after a batch was drawn from where it was seeded for it, and what it was
+    seeded with always leaves it in this state, in which it was not from the beginning. (One that is put back
+    afterwards, as by ``torch.random.fork_rng``, is left in another state each time, or in none that it ever moved to.)
+    """
+    ends: dict[tuple[int, bytes], set[bytes]] = defaultdict(set)
+    moved: set[tuple[int, bytes]] = set()
+    for one in deliveries:
+        ends[one.rank, one.seeds].add(one.after)
+        if one.before != one.after:
+            moved.add((one.rank, one.seeds))
+    for one in deliveries:
+        key = one.rank, one.seeds
+        if one.before != one.after or (len(ends[key]) == 1 and key in moved):
+            yield one
 
 
 def _by_rank(group: Sequence[Delivery]) -> list[list[Delivery]]:

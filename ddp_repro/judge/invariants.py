@@ -14,9 +14,10 @@ from ddp_repro.judge.noise import noise_findings
 from ddp_repro.judge.opaque import opaque_notes
 from ddp_repro.judge.passes import passes_of
 from ddp_repro.judge.replication import replication_findings
+from ddp_repro.judge.resolved import resolved_findings
 from ddp_repro.judge.shards import shard_findings
 from ddp_repro.judge.stream_epochs import stream_findings
-from ddp_repro.judge.wording import listed, numbered
+from ddp_repro.judge.wording import listed, told_by_rank
 from ddp_repro.trace.launch import Launch
 
 _GROUPS = (
@@ -44,6 +45,7 @@ def launch_findings(launch: Launch, *, before: int | None = None) -> tuple[list[
     disagreement = ranks_finding(launch, before=before)
     return [
         *identity_findings(launch),
+        *resolved_findings(launch),
         *([disagreement] if disagreement else []),
         *shards,
         *replicated,
@@ -80,14 +82,7 @@ def _is_harmless(group: str, differing: Sequence[str]) -> bool:
 
 
 def _told(differing: dict[str, dict[int, object]]) -> Sequence[str]:
-    texts = []
-    for name, values in differing.items():
-        by_value: dict[str, list[int]] = {}
-        for rank, value in values.items():
-            by_value.setdefault("unset" if value is None else str(value), []).append(rank)
-        sides = (f"{value} on {numbered('rank', on)}" for value, on in by_value.items())
-        texts.append(f"{label(name)} {' against '.join(sides)}")
-    return texts
+    return [f"{label(name)} {told_by_rank(values)}" for name, values in differing.items()]
 
 
 def _odd(values: dict[int, object]) -> tuple[int, ...]:

@@ -86,9 +86,16 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
 
 
 def _ordered(findings: Sequence[Finding], reproduce: str) -> list[Finding]:
-    """Return the findings with the command that makes the launches again, errors first."""
+    """Return the findings with the command that makes the launches again, errors first.
+
+    What the ranks were set up with comes before all that it leads to.
+    """
     told = (replace(found, reproduce=reproduce) for found in findings)
-    return sorted(told, key=lambda found: found.severity != "error")
+    return sorted(told, key=lambda found: (found.severity != "error", not _is_of_setup(found)))
+
+
+def _is_of_setup(found: Finding) -> bool:
+    return found.witness == "invariants" and found.step is None
 
 
 def _verdict(launches: Sequence[Launch], findings: Sequence[Finding], problems: list[str]) -> tuple[Verdict, list[str]]:

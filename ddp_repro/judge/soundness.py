@@ -67,11 +67,22 @@ def common_problems(
     paths = [launch.path.resolve() for launch in launches]
     again = dict.fromkeys(path for path in paths if paths.count(path) > 1)
     problems += [f"{path} was given {paths.count(path)} times: no launch is compared with itself" for path in again]
+    problems += [] if again else _copies(launches)
     levels = {trace.meta.capture: launch.index for launch in launches for trace in launch.traces.values()}
     if len(levels) > 1 and not may_capture_differ:
         told = listed(f"{level} in launch {number}" for level, number in levels.items())
         problems.append(f"the launches were not observed alike: capture={told}")
     return problems
+
+
+def _copies(launches: Sequence[Launch]) -> Iterator[str]:
+    """Yield what was given as several launches and is one, copied to another folder."""
+    known: dict[str, Launch] = {}
+    for launch in launches:
+        name = launch.record.id if launch.record is not None else ""
+        first = known.setdefault(name, launch) if name else launch
+        if first is not launch:
+            yield f"{launch.path} is a copy of {first.path}: no launch is compared with itself"
 
 
 def usable_before(launches: Sequence[Launch], problems: Mapping[int, Sequence[str]]) -> int | None:

@@ -1,7 +1,7 @@
 """How numbers and lists are put into sentences."""
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 _NAMED: Final = 4
 
@@ -26,6 +26,14 @@ def numbered(noun: str, numbers: Sequence[int], *, at_most: int = 8) -> str:
 def counted(count: int, noun: str) -> str:
     """Return "1 sample", "1,797 samples" or "2 passes"."""
     return f"{count:,} {noun if count == 1 else _plural(noun)}"
+
+
+def told_by_rank(values: Mapping[int, Any]) -> str:
+    """Return "1 on rank 0 against 2 on ranks 1 and 2" for a value by rank; ``None`` is unset."""
+    by_value: dict[str, list[int]] = {}
+    for rank, value in values.items():
+        by_value.setdefault("unset" if value is None else str(value), []).append(rank)
+    return " against ".join(f"{value} on {numbered('rank', on)}" for value, on in by_value.items())
 
 
 def _plural(noun: str) -> str:

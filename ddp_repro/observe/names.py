@@ -13,6 +13,8 @@ from ddp_repro.observe.census import living
 _WRAPPERS: Final = frozenset({"_orig_mod", "_checkpoint_wrapped_module", "_fsdp_wrapped_module"})
 """Attributes that torch.compile, activation checkpointing and FSDP put into a qualified name."""
 
+_AROUND: Final = (nn.DataParallel, nn.parallel.DistributedDataParallel)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Slot:
@@ -74,23 +76,24 @@ class Names:
         A second module whose parameters have the names of the first gets the prefix ``model1.``, and so on. Returns
         the modules whose parameters were learned, each with the prefix of its names.
         """
-        wanted = {id(parameter) for parameter in parameters if self.get(parameter) is None}
-        modules = [(module, _own_slots(module)) for module in (root_modules() if wanted else [])]
-        found = [(module, slots) for module, slots in modules if _holds(slots, wanted)]
-        found.sort(key=lambda both: -len(both[1]))
+        unknown = [parameter for parameter in parameters if self.get(parameter) is None]
+        wanted = set(map(id, unknown))
         learned = []
-        for module, slots in found:
-            if not _holds(slots, wanted):
-                continue  # a larger module had them
-            prefix = self._free_prefix(slots)
-            learned.append((_unwrapped(module), prefix))
+        for module, slots in modules_holding(unknown):
+            prefix = self._prefix(slots)
+            learned.append((module, prefix))
             for slot in slots:
                 if id(slot.owner[slot.key]) in wanted:
                     wanted.discard(id(slot.owner[slot.key]))
                     self.learn(slot.owner[slot.key], prefix + slot.name)
         return learned
 
-    def _free_prefix(self, slots: list[Slot]) -> str:
+    def _prefix(self, slots: list[Slot]) -> str:
+        """Return the prefix of a module's names: the one that it has already, else one that makes them new."""
+        for slot in slots:
+            known = self.get(slot.owner[slot.key])
+            if known is not None and known.endswith(slot.name):
+                return known.removesuffix(slot.name)
         taken = {name for reference, name in self._known.values() if reference() is not None}
         prefix, index = "", 0
         while any(prefix + slot.name in taken for slot in slots):
@@ -99,16 +102,36 @@ class Names:
         return prefix
 
 
-def _own_slots(module: nn.Module) -> list[Slot]:
-    return parameter_slots(_unwrapped(module), "")
+def modules_holding(parameters: list[torch.Tensor]) -> list[tuple[nn.Module, list[Slot]]]:
+    """Return the modules of this process that are in no other one and hold ``parameters``, with their slots.
+
+    The largest comes first, and those of one size in the order of the parameters; a module whose parameters a larger
+    one holds as well is left out, and so is a wrapper around a module.
+    """
+    places = {id(parameter): place for place, parameter in enumerate(parameters)}
+    found = []
+    for module in map(_unwrapped, root_modules() if parameters else []):
+        slots = parameter_slots(module, "")
+        held = [places[id(slot.owner[slot.key])] for slot in slots if id(slot.owner[slot.key]) in places]
+        if held:
+            found.append((-len(slots), min(held), [slot.name for slot in slots], module, slots))
+    found.sort(key=lambda one: one[:3])  # never by where the garbage collector has them
+    wanted, holding = set(places), []
+    for *_, module, slots in found:
+        mine = {id(slot.owner[slot.key]) for slot in slots}
+        if mine & wanted:
+            holding.append((module, slots))
+            wanted -= mine
+    return holding
 
 
 def _unwrapped(module: nn.Module) -> nn.Module:
-    return module.module if isinstance(module, nn.DataParallel) else module
-
-
-def _holds(slots: list[Slot], wanted: set[int]) -> bool:
-    return any(id(slot.owner[slot.key]) in wanted for slot in slots)
+    """Return what a wrapper around a whole model holds; another module as it is."""
+    inside: nn.Module | None = module
+    while inside is not None:
+        module, parts = inside, vars(inside)["_modules"]
+        inside = parts.get("module") if isinstance(module, _AROUND) else parts.get("_orig_mod")
+    return module
 
 
 def root_modules() -> list[nn.Module]:

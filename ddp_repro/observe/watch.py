@@ -7,12 +7,12 @@ from typing import Final
 from ddp_repro.errors import ReproError
 from ddp_repro.observe.boundary import Wanted, no_boundary
 from ddp_repro.observe.epoch_guard import MODES
-from ddp_repro.observe.probes import backward, boundary, data, optimizer, optimizers, replicas, scaler
+from ddp_repro.observe.probes import averages, backward, boundary, data, optimizer, optimizers, replicas, scaler
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.scene import new_scene
 from ddp_repro.observe.torch_internals import verify_torch
 
-_PROBES: Final = (replicas, optimizers, data, backward, optimizer, scaler, boundary)
+_PROBES: Final = (replicas, averages, optimizers, data, backward, optimizer, scaler, boundary)
 
 
 @contextmanager

@@ -127,6 +127,7 @@ class _World:
             reason=ending.reason,
             ranks=exits,
             seconds=round(seconds, 3),
+            id=self._mark,
         )
 
     def _command(self, rank: int, port: int) -> RankCommand:

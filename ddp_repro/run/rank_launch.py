@@ -17,6 +17,7 @@ from ddp_repro.run import determinism
 from ddp_repro.run.boundaries import boundaries
 from ddp_repro.run.course import Course
 from ddp_repro.run.identity import Seen, rank_identity
+from ddp_repro.run.processes import MARK
 from ddp_repro.run.progress import ProgressPipe
 from ddp_repro.run.provenance import code_provenance
 from ddp_repro.run.root_seed import seed_everything, seed_training
@@ -96,12 +97,18 @@ def _train(rank: _Rank, workload: Workload) -> None:
         rank=rank.place.rank,
         world_size=rank.place.world_size,
         capture=rank.config.capture.level.value,
+        launch_id=os.environ.get(MARK, ""),
     )
     writer = TraceWriter(rank.folder.trace(rank.place.rank), meta)
     recorder = Recorder(writer, on_step=lambda step: rank.pipe.send("step", step=step))
     reason = "failed"
     try:
-        with watch(recorder, capture=meta.capture, boundaries=boundaries(rank.config.capture)):
+        with watch(
+            recorder,
+            capture=meta.capture,
+            epoch_guard=rank.config.epoch_guard.value,
+            boundaries=boundaries(rank.config.capture),
+        ):
             _train_and_tell(rank, workload, recorder)
         reason = "finished"
     finally:

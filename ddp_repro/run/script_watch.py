@@ -11,6 +11,7 @@ import torch.distributed as dist
 
 from ddp_repro.config import RecordConfig
 from ddp_repro.errors import ExitCode, ReproError
+from ddp_repro.observe.ends import Ends
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.watch import watch
 from ddp_repro.run import determinism
@@ -19,11 +20,14 @@ from ddp_repro.run.departure import watch_departure, watch_vanishing
 from ddp_repro.run.determinism import Determinism
 from ddp_repro.run.environment import THREAD_VARIABLES
 from ddp_repro.run.identity import Seen, rank_identity
+from ddp_repro.run.processes import MARK
 from ddp_repro.run.progress import ProgressPipe
 from ddp_repro.run.rounds import StepWatch
+from ddp_repro.run.script_settings import resolved_settings
 from ddp_repro.run.start import environment_at_start
 from ddp_repro.run.world import exit_now
 from ddp_repro.trace.document import write_json
+from ddp_repro.trace.launch import FINAL_SCHEMA
 from ddp_repro.trace.layout import LaunchFolder
 from ddp_repro.trace.schema import TraceMeta
 from ddp_repro.trace.writer import TraceWriter
@@ -58,7 +62,9 @@ class ScriptWatch:
     def __init__(self, rank: ScriptRank) -> None:
         self._rank = rank
         self._pid = os.getpid()
+        self._launch_id = os.environ.get(MARK, "")  # before the script can write to its environment
         self._attached = ExitStack()
+        self._ends = Ends()
         self._recorder = Recorder(None, pending=True)
         self._writer: TraceWriter | None = None
         self._closed = False
@@ -79,13 +85,19 @@ class ScriptWatch:
     def attach(self) -> None:
         """Observe from now on."""
         self._attached.enter_context(self._watched())
+        self._attached.callback(self._ends.attach())
         self._steps.attach()
         watch_departure(self._before_departure, self._after_departure)
         watch_vanishing(self._before_vanishing)
 
     def _watched(self) -> AbstractContextManager[Recorder]:
-        capture = self._rank.config.capture
-        return watch(self._recorder, capture=capture.level.value, boundaries=boundaries(capture))
+        config = self._rank.config
+        return watch(
+            self._recorder,
+            capture=config.capture.level.value,
+            epoch_guard=config.epoch_guard.value,
+            boundaries=boundaries(config.capture),
+        )
 
     def finish(self) -> None:
         """Close the trace of a script that came to its end; raise ``ReproError`` where it trained nothing."""
@@ -118,9 +130,15 @@ class ScriptWatch:
             self._open()
         assert self._writer is not None
         try:
+            if reason != "failed":
+                self._write_final()
             self._attached.close()
         finally:
             self._writer.close(reason)
+
+    def _write_final(self) -> None:
+        """Tell what training ended with, also where nothing else was observed."""
+        write_json(self._rank.folder.final(self._rank.rank), {"schema": FINAL_SCHEMA, **self._ends.read()})
 
     def _open(self) -> None:
         """Write this rank's identity, as it is now, and open its trace under it."""
@@ -133,6 +151,9 @@ class ScriptWatch:
             provenance=rank.provenance,
         )
         identity = rank_identity(rank.config, seen)
+        settings = resolved_settings()
+        if settings:
+            identity["hydra"] = settings
         write_json(rank.folder.rank_identity(rank.rank), identity)
         meta = TraceMeta(
             identity=identity["digest"],
@@ -140,6 +161,7 @@ class ScriptWatch:
             rank=rank.rank,
             world_size=identity["experiment"]["world_size"],
             capture=rank.config.capture.level.value,
+            launch_id=self._launch_id,
         )
         self._writer = TraceWriter(rank.folder.trace(rank.rank), meta)
         self._recorder.open(self._writer)

@@ -60,14 +60,19 @@ def torch_seed(sequence: np.random.SeedSequence) -> int:
     return int(sequence.generate_state(1, np.uint64)[0])
 
 
+# As they are before anything watches them: what is seeded here depends on the sample, and that once a sample.
+_seed_python = random.seed
+_seed_numpy = np.random.seed
+
+
 def seed_host(sequence: np.random.SeedSequence) -> None:
     """Seed Python's, NumPy's and torch's global CPU generators; the devices' generators are left alone.
 
     Runs once a sample, so it avoids ``torch.manual_seed``, which visits every device (140 us against 1 us).
     """
     words = sequence.generate_state(10)
-    random.seed(int.from_bytes(words[:4].tobytes(), "little"))
-    np.random.seed(words[4:8])
+    _seed_python(int.from_bytes(words[:4].tobytes(), "little"))
+    _seed_numpy(words[4:8])
     torch.default_generator.manual_seed(int(words[8]) << 32 | int(words[9]))
 
 

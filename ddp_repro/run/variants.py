@@ -12,6 +12,15 @@ from ddp_repro.run.environment import numeric_environment
 from ddp_repro.run.launch_environment import determinism_of, launch_environment
 
 _OUTSIDE_CONFIG: Final = {"seed": ("experiment.seed",), "threads": ("experiment.threads", "environment.threads")}
+_SET_BY_SCRIPTS: Final = (
+    "experiment.backend",
+    "experiment.determinism_in_force",
+    "environment.threads",
+    "environment.interop_threads",
+    "environment.variables",
+)
+"""What a script may set by its arguments, and what is read back of it at its first step."""
+
 _ABSENT: Final = object()
 
 
@@ -62,7 +71,7 @@ def variants(config: CheckConfig, twins: Sequence[RecordConfig]) -> list[Variant
 
 
 def _refuse_shared(config: CheckConfig, twin: RecordConfig, overrides: Sequence[str]) -> None:
-    for key in ("nproc", "level", "output", "launches", "compare"):
+    for key in ("nproc", "level", "output", "launches", "compare", "judge"):
         if getattr(config, key) != getattr(twin, key):
             raise ReproError(
                 f"the twin [{', '.join(overrides)}] changes {key}, which twins share.",
@@ -73,11 +82,15 @@ def _refuse_shared(config: CheckConfig, twin: RecordConfig, overrides: Sequence[
 def moved_fields(base: RecordConfig, twin: RecordConfig) -> tuple[str, ...]:
     """Return the identity fields (dotted) in which a launch of ``twin`` differs from one of ``base`` by its overrides.
 
-    That is each key that they change, and what is set because of it: switches that are read back, variables.
+    That is each key that they change, and what is set because of it: switches that are read back, variables, and all
+    that a script which is told something else may set itself.
     """
     fields: dict[str, None] = {}
-    for key in _differing(dict(_flat(semantic(base))), dict(_flat(semantic(twin)))):
+    keys = _differing(dict(_flat(semantic(base))), dict(_flat(semantic(twin))))
+    for key in keys:
         fields |= dict.fromkeys(_OUTSIDE_CONFIG.get(key, (f"experiment.config.{key}",)))
+    if is_script(twin) and _told(base) != _told(twin):
+        fields |= dict.fromkeys(_SET_BY_SCRIPTS)
     switches = [determinism.wanted(determinism_of(config)) for config in (base, twin)]
     fields |= dict.fromkeys(f"experiment.determinism_in_force.{name}" for name in _differing(*switches))
     variables = [numeric_environment(launch_environment(config, os.environ)) for config in (base, twin)]
@@ -85,6 +98,11 @@ def moved_fields(base: RecordConfig, twin: RecordConfig) -> tuple[str, ...]:
     if is_script(base) and is_script(twin) and base.workload.get("data_id") != twin.workload.get("data_id"):
         fields["experiment.data"] = None
     return tuple(fields)
+
+
+def _told(config: RecordConfig) -> tuple[Any, ...]:
+    """Return what a script can read its settings from, its own file (in whatever folder) among it."""
+    return (*(config.workload.get(key) for key in ("path", "module", "args")), dict(config.launcher.env))
 
 
 def _differing(a: Mapping[str, Any], b: Mapping[str, Any]) -> list[str]:

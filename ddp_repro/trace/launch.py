@@ -31,7 +31,8 @@ class RankExit:
 class LaunchRecord:
     """``launch.json``: how a launch ended.
 
-    ``outcome`` is one of ``OUTCOMES``, ``reason`` one sentence on it (empty when finished), ``seconds`` wall time.
+    ``outcome`` is one of ``OUTCOMES``, ``reason`` one sentence on it (empty when finished), ``seconds`` wall time,
+    ``id`` a random text that no other launch has (empty in records from before there was one).
     """
 
     schema: int = LAUNCH_SCHEMA
@@ -41,6 +42,7 @@ class LaunchRecord:
     reason: str
     ranks: list[RankExit]
     seconds: float
+    id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -121,6 +123,7 @@ def _record(content: dict[str, Any]) -> LaunchRecord:
         reason=str(content["reason"]),
         ranks=ranks,
         seconds=float(content["seconds"]),
+        id=str(content.get("id", "")),
     )
 
 
@@ -212,6 +215,8 @@ def _mismatches(launch: Launch) -> Iterator[str]:
             yield f"{where}: its trace is of launch {trace.meta.launch}, rank {trace.meta.rank}: files were moved"
         if launch.record is not None and trace.meta.world_size != launch.record.world_size:
             yield f"{where}: its trace is of a world of {trace.meta.world_size}, not of {launch.record.world_size}"
+        if launch.record is not None and trace.meta.launch_id != launch.record.id:
+            yield f"{where}: its trace is of another launch than its record: files of several launches were mixed"
         identity = launch.identities.get(rank)
         if identity is not None and identity.get("digest") != trace.meta.identity:
             yield f"{where}: its identity is not the one its trace was recorded under"

@@ -51,7 +51,8 @@ class TraceMeta:
     """Whose trace it is.
 
     ``identity`` is the hexadecimal digest of the rank's identity, ``launch`` counts the launches of a run from 0,
-    ``capture`` is the capture level that was in force.
+    ``capture`` is the capture level that was in force, ``launch_id`` a random text that all ranks of a launch share and
+    no other launch has; empty in traces from before there was one.
     """
 
     identity: str
@@ -59,6 +60,7 @@ class TraceMeta:
     rank: int
     world_size: int
     capture: str
+    launch_id: str = ""
 
 
 def arrow_schema(meta: TraceMeta) -> pa.Schema:
@@ -71,6 +73,7 @@ def arrow_schema(meta: TraceMeta) -> pa.Schema:
         "rank": str(meta.rank),
         "world_size": str(meta.world_size),
         "capture": meta.capture,
+        "launch_id": meta.launch_id,
     }
     return pa.schema(_FIELDS, metadata=metadata)
 
@@ -91,4 +94,5 @@ def meta_of(schema: pa.Schema) -> TraceMeta:
         rank=int(metadata[b"rank"]),
         world_size=int(metadata[b"world_size"]),
         capture=metadata[b"capture"].decode(),
+        launch_id=metadata.get(b"launch_id", b"").decode(),
     )

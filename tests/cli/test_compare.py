@@ -61,6 +61,15 @@ def test_what_is_ignored_is_told(recorded: Path) -> None:
     assert compare(recorded, "base", "again", overrides=('judge.ignore=["*"]',))[0] == 2
 
 
+def test_a_copy_of_a_run_is_not_compared_with_it(recorded: Path) -> None:
+    shutil.copytree(recorded / "base", recorded / "copied")
+    code, verdict = compare(recorded, "base", "copied")
+    assert (code, verdict["verdict"]) == (2, "NOT_JUDGED")
+    (problem,) = verdict["problems"]
+    assert problem == "copied/launch-0 is a copy of base/launch-0: no launch is compared with itself"
+    assert compare(recorded, "copied", "again")[0] == 0
+
+
 def test_equal_runs_are_reproducible(recorded: Path) -> None:
     code, verdict = compare(recorded, "base", "again")
     assert (code, verdict["verdict"]) == (0, "REPRODUCIBLE")

@@ -172,9 +172,13 @@ def test_twins_are_launched_in_one_run(tmp_path: Path) -> None:
     variants = json.loads(folder.run.read_text())["variants"]
     assert [variant["launches"] for variant in variants] == [[0], [1]]
     assert [variant["overrides"][0] for variant in variants] == ["workload.args='--name a'", "workload.args='--name b'"]
-    assert variants[0]["allow"] == ["experiment.config.workload.args"]
+    by_script = {"experiment.backend", "experiment.determinism_in_force", "environment.variables"} | {
+        f"environment.{kind}threads" for kind in ("", "interop_")
+    }
+    assert set(variants[0]["allow"]) == {"experiment.config.workload.args", *by_script}
     assert set(variants[1]["allow"]) == {
         "experiment.config.workload.args",
+        *by_script,
         "experiment.config.launcher.env.OMP_X",
         "environment.variables.OMP_X",
     }
@@ -197,6 +201,7 @@ def test_twins_are_launched_in_one_run(tmp_path: Path) -> None:
         (["seeding=leave"], "seeding=leave is for scripts"),
         (['twins=[["seed=1"]]'], "twins names one variant"),
         (['twins=[[],["nproc=2"]]'], "changes nproc"),
+        (['twins=[[],["judge.ignore=[a]"]]'], "changes judge"),
         (['twins=[[],["sead=1"]]'], "the twin [sead=1]"),
         (['twins=[[],["twins=[]"]]'], "cannot stand in a twin"),
         (["-m", "seed=1,2", 'twins=[[],["data.num_workers=1"]]'], "twins and -m"),

@@ -1,3 +1,4 @@
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -206,4 +207,57 @@ def test_a_generator_that_is_drawn_from_once_is_not_blamed() -> None:
         return replace(row, content=states.get(worker, f"seed of {worker}"))
 
     written = {rank: [state(row, rank) for row in rows] for rank, rows in ranks(SCRIPT).items()}
+    assert workers(written) == []
+
+
+def seeded(written: Ranks, seeds: Callable[[str], str], state: Callable[[str, str], str]) -> Ranks:
+    """Return the ranks with NumPy seeded for each batch: ``seeds`` and the states by worker, and by batch or side."""
+
+    def rank_rows(rank: int, rows: Rows) -> Rows:
+        made: Rows = []
+        batches = 0
+        for row in rows:
+            name, _, side = row.name.rpartition(".")
+            if not name.endswith(".numpy"):
+                made.append(row)
+                continue
+            batches += side == "before"
+            made.append(replace(row, content=state(f"{rank} {name}", f"{side} {batches}")))
+            if side == "after":
+                made.append(Row(row.step, "rng", f"{name}.seeded", "seeds", seeds(f"{rank} {batches}"), 4.0))
+        return made
+
+    return {rank: rank_rows(rank, rows) for rank, rows in written.items()}
+
+
+ONE_WORKER = replace(SCRIPT, workers=1, epochs=1)
+
+
+def test_one_worker_that_is_seeded_with_a_constant_is_an_error_where_the_seeding_was_seen() -> None:
+    """It moves once, and is in one state from then on."""
+    written = seeded(
+        ranks(ONE_WORKER),
+        seeds=lambda batch: "1234",
+        state=lambda worker, turn: f"seed of {worker}" if turn == "before 1" else "constant",
+    )
+    (found,) = workers(written)
+    assert (found.severity, found.cause, found.step, found.ranks) == ("error", "worker-rng", 1, (0, 1))
+    assert "with a number that does not depend on the sample" in found.message
+
+
+@pytest.mark.parametrize("is_drawn_from", [False, True])
+def test_a_generator_that_is_put_back_after_it_was_seeded_is_not_blamed(is_drawn_from: bool) -> None:
+    """As with ``fork_rng`` around something that is meant to be drawn alike each time."""
+    written = seeded(
+        ranks(ONE_WORKER),
+        seeds=lambda batch: "1234",
+        state=lambda worker, turn: f"{worker} {turn if is_drawn_from else ''}",
+    )
+    assert workers(written) == []
+
+
+def test_a_generator_that_is_seeded_by_sample_is_not_blamed_where_the_seeding_was_seen() -> None:
+    written = seeded(
+        ranks(ONE_WORKER), seeds=lambda batch: f"by sample {batch}", state=lambda worker, turn: f"{worker} {turn}"
+    )
     assert workers(written) == []

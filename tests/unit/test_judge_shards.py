@@ -8,6 +8,7 @@ import pytest
 from ddp_repro.judge.findings import Finding
 from ddp_repro.judge.passes import passes_of
 from ddp_repro.judge.shards import shard_findings
+from tests.unit import synthetic
 from tests.unit.synthetic import Ranks, Row, Rows, Script, delivery, facts, ranks, trace_of, train_step
 
 LOADER = "DistributedSampler[0]"
@@ -247,3 +248,69 @@ def test_settings_that_differ_between_ranks_are_noted() -> None:
     findings, notes = judged(written)
     assert findings == []
     assert "its length differs between ranks" in notes[0]
+
+
+def planned(
+    monkeypatch: pytest.MonkeyPatch, plan: Callable[[Script, int, int], "np.ndarray[Any, Any]"], script: Script
+) -> list[Finding]:
+    """Return what is found where a rank's samples in a pass are those that ``plan`` gives it."""
+    monkeypatch.setattr(synthetic, "shard", lambda script, rank, number: plan(script, rank, number).tolist())
+    return judged(ranks(script))[0]
+
+
+def order(script: Script, number: int, rank: int = 0) -> "np.ndarray[Any, Any]":
+    return np.random.default_rng((number, rank)).permutation(script.length)
+
+
+OWN = Script(world_size=3, length=48, sampler="RASampler", evaluate=False)
+
+
+@pytest.mark.parametrize("world_size", [2, 3, 4])
+@pytest.mark.parametrize("times", [2, 3])
+@pytest.mark.parametrize("max_steps", [None, 6])
+def test_repeated_augmentation_is_warned_of(
+    world_size: int, times: int, max_steps: int | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def repeated(script: Script, rank: int, number: int) -> "np.ndarray[Any, Any]":
+        views = np.repeat(order(script, number), times)[rank :: script.world_size]
+        return views[: script.length // script.world_size]
+
+    script = replace(OWN, world_size=world_size, length=144, max_steps=max_steps)
+    found = planned(monkeypatch, repeated, script)
+    if world_size < times:  # one rank gets several of a sample's copies
+        assert found == []
+        return
+    assert [(one.cause, one.severity, one.step) for one in found] == [("shards-repeated", "warning", 0)]
+    assert f"each of its samples is delivered {times} times" in found[0].message
+    (error,) = planned(monkeypatch, repeated, replace(script, sampler="DistributedSampler"))
+    assert (error.cause, error.severity) == ("shards-overlap", "error")
+
+
+@pytest.mark.parametrize("share", [1, 2])
+def test_ranks_that_shuffle_on_their_own_are_an_error_whoever_samples(
+    share: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def alone(script: Script, rank: int, number: int) -> "np.ndarray[Any, Any]":
+        return order(script, number, rank)[: script.length // script.world_size // share]
+
+    (found,) = planned(monkeypatch, alone, OWN)
+    assert (found.cause, found.severity) == ("shards-overlap", "error")
+    assert "is the sampler seeded by rank?" in found.message
+
+
+def test_a_sampler_that_does_not_split_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    (found,) = planned(monkeypatch, lambda script, rank, number: order(script, number), OWN)
+    assert (found.cause, found.severity) == ("shards-overlap", "error")
+    assert "every rank delivers every sample" in found.message
+
+
+@pytest.mark.parametrize("is_fixed", [False, True])
+def test_a_part_of_the_data_set_is_warned_of(is_fixed: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def half(script: Script, rank: int, number: int) -> "np.ndarray[Any, Any]":
+        chosen = np.arange(script.length) if is_fixed else order(script, number)
+        return np.random.default_rng(number).permutation(chosen[: script.length // 2])[rank :: script.world_size]
+
+    (found,) = planned(monkeypatch, half, OWN)
+    assert (found.cause, found.severity, found.ranks) == ("shards-partial", "warning", (0, 1, 2))
+    assert "24 samples of 48 are delivered by no rank, and none twice" in found.message
+    assert ("the same ones are left out in each pass" in found.message) is is_fixed

@@ -3,6 +3,7 @@
 import os
 import select
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,12 +16,20 @@ from ddp_repro.run.environment import script_environment
 from ddp_repro.run.launch_environment import determinism_of
 from ddp_repro.run.progress import RELEASE_VARIABLE, VARIABLE, LineReader, ProgressPipe
 from ddp_repro.run.rounds import Rounds
-from ddp_repro.run.variants import variants
+from ddp_repro.run.variants import moved_fields, variants
 from ddp_repro.trace.reader import read_trace
 from ddp_repro.trace.schema import TraceMeta
 from ddp_repro.trace.writer import TraceWriter
 from ddp_repro.validation import validate_launch
 from ddp_repro.workload.script import read_script, run_as_main
+
+SET_BY_SCRIPTS = {
+    "experiment.backend",
+    "experiment.determinism_in_force",
+    "environment.threads",
+    "environment.interop_threads",
+    "environment.variables",
+}
 
 
 def optimizers(count: int) -> list[torch.optim.Optimizer]:
@@ -148,7 +157,29 @@ def test_twins_allow_exactly_what_they_move(monkeypatch: pytest.MonkeyPatch) -> 
         "experiment.determinism_in_force.hash_seed",
         "environment.variables.PYTHONHASHSEED",
         "experiment.data",
+        *SET_BY_SCRIPTS,
     }
+
+
+def test_twins_allow_what_a_script_sets_where_they_change_what_it_reads(tmp_path: Path) -> None:
+    base = script_config(twins=[["a"], ["b"]])
+
+    def moved(**changes: Any) -> set[str]:
+        twin = script_config()
+        twin.workload = {**base.workload, **changes}
+        return set(moved_fields(base, twin))
+
+    assert moved() == set()
+    assert moved(data_id="v2") == {"experiment.data"}
+    assert moved(args="--threads 2") == {"experiment.config.workload.args", *SET_BY_SCRIPTS}
+    (tmp_path / "test_script.py").touch()
+    assert moved(path=str(tmp_path / "test_script.py")) == SET_BY_SCRIPTS  # its folder is no part of the identity
+    twin = script_config()
+    twin.launcher.env = {"MINE": "1"}
+    assert set(moved_fields(base, twin)) == {"experiment.config.launcher.env.MINE", *SET_BY_SCRIPTS}
+    assert moved_fields(CheckConfig(workload={"_target_": "a", "b": 1}), CheckConfig(workload={"_target_": "a"})) == (
+        "experiment.config.workload.b",
+    )
 
 
 def test_launches_are_counted_for_each_twin() -> None:

@@ -280,3 +280,27 @@ def test_an_end_that_cannot_be_read_is_a_problem(launch: LaunchFolder, content: 
     launch.final(2).write_bytes(content)
     assert "rank 2: " in problem_of(launch)
     assert load_launch(launch).finals == {}
+
+
+def test_files_of_several_launches_are_not_taken_for_one(launch: LaunchFolder) -> None:
+    launch.trace(1).unlink()
+    write_rank(launch, 1, launch_id="another")
+    assert "launch 0, rank 1: its trace is of another launch than its record" in problem_of(launch)
+
+
+def test_a_launch_has_its_id_in_record_and_traces(launch: LaunchFolder) -> None:
+    for rank in range(WORLD):
+        launch.trace(rank).unlink()
+        write_rank(launch, rank, launch_id="this")
+    write_launch_record(launch, replace(launch_record(), id="this"))
+    loaded = load_launch(launch)
+    assert loaded.problems == []
+    assert loaded.record is not None
+    assert {loaded.record.id, *(trace.meta.launch_id for trace in loaded.traces.values())} == {"this"}
+
+
+def test_a_launch_from_before_there_were_ids_is_read(launch: LaunchFolder) -> None:
+    content = json.loads(launch.record.read_text())
+    del content["id"]
+    launch.record.write_text(json.dumps(content))
+    assert load_launch(launch).problems == []

@@ -12,15 +12,16 @@ from typing import Any, Final
 
 from torch.utils.data import DataLoader
 
-from ddp_repro.observe import torch_internals
+from ddp_repro.observe import seedings, torch_internals
 from ddp_repro.observe.content import batch_content, index_facts
 from ddp_repro.observe.epoch_guard import EpochGuard
 from ddp_repro.observe.probes.worker import Fetched, observed_worker_loop
 from ddp_repro.observe.recorder import Recorder, Row, number
 from ddp_repro.observe.replacement import Detach, replace_attribute
-from ddp_repro.observe.rng_states import SPEC, DrawnStates, PrivateGenerators
+from ddp_repro.observe.rng_states import SPEC, DrawnStates, PrivateGenerators, process_states
 from ddp_repro.observe.samplers import loader_facts, order_name
 from ddp_repro.observe.scene import Backwards, Scene
+from ddp_repro.observe.seedings import SEEDS, Fetch, fetching
 
 _ONLY_TASK: Final = -1  # without workers, the index batch drawn last is the one delivered next
 
@@ -30,6 +31,7 @@ def attach(scene: Scene) -> Detach:
     probe = _DataProbe(scene)
     iterator = torch_internals.LOADER_ITERATOR
     restores = [
+        seedings.attach(),
         replace_attribute(iterator, "__init__", probe.watched_init),
         replace_attribute(iterator, "_reset", probe.watched_reset),
         replace_attribute(iterator, "_next_index", probe.watched_next_index),
@@ -105,23 +107,33 @@ class _Pass:
             self._ended = True
             recorder.add_fact("data", f"{self.name}.end", number(self._delivered))
 
-    def deliver(self, recorder: Recorder, batch: Any, before: dict[str, bytes]) -> None:
-        """Record one delivered batch: indices, states that it was made from, content, states that it left."""
+    def deliver(self, recorder: Recorder, batch: Any, before: dict[str, bytes], fetch: Fetch) -> None:
+        """Record one delivered batch: indices, states that it was made from, content, states that it left, seeds."""
         self._delivered += 1
         self.look_at_training()
-        task, states = self._states(before)
+        seeded = self._seeded(fetch)
+        task, states = self._states(before, fetch)
         step = recorder.step
         rows: list[Row] = [(step, "data", f"{self.name}.index", *fact) for fact in self._indices(task)]
         rows.extend(_state(step, f"{name}.before", digest) for name, digest, _ in states)
         rows.extend(_state(step, name, digest) for name, digest in self._global.states())
         rows.extend((step, "data", name, *fact) for name, fact in batch_content(batch, f"{self.name}.batch"))
         rows.extend(_state(step, f"{name}.after", digest) for name, _, digest in states)
+        rows.extend((step, "rng", f"{name}.seeded", SEEDS, digest, float(count)) for name, digest, count in seeded)
         recorder.add_rows(rows)
 
     def _indices(self, task: int) -> list[tuple[str, bytes, float | list[float] | None]]:
         return index_facts(self.drawn.pop(task)) if self.indexed and task in self.drawn else []
 
-    def _states(self, before: dict[str, bytes]) -> tuple[int, list[tuple[str, bytes, bytes]]]:
+    def _seeded(self, fetch: Fetch) -> list[tuple[str, bytes, int]]:
+        """Return each generator that was seeded for the batch, the digest over the seeds, and how often it was."""
+        if self.fetched is None:
+            return [(f"{self.name}.main.{name}", digest, count) for name, digest, count in fetch.told()]
+        facts = json.loads(self.fetched)
+        prefix = f"{self.name}.worker{facts['worker']}"
+        return [(f"{prefix}.{name}", bytes.fromhex(x), count) for name, x, count in facts.get("seeded", ())]
+
+    def _states(self, before: dict[str, bytes], fetch: Fetch) -> tuple[int, list[tuple[str, bytes, bytes]]]:
         """Return the number of the batch's task, and name, state before and state after of each generator."""
         if self.fetched is not None:
             facts, self.fetched = json.loads(self.fetched), None
@@ -129,6 +141,8 @@ class _Pass:
             states = [(f"{prefix}.{name}", bytes.fromhex(x), bytes.fromhex(y)) for name, x, y in facts["states"]]
             return facts["task"], states
         after = self.private.states() if self.private is not None else {}
+        if fetch.before:  # global ones tell their states around a batch where they were seeded for it
+            before, after = before | fetch.before, after | dict(process_states())
         # Workers that were there before the observer tell nothing; their batches come in the order they were drawn in.
         oldest = next(iter(self.drawn), _ONLY_TASK)
         return oldest, [(f"{self.name}.main.{name}", before[name], after[name]) for name in before if name in after]
@@ -210,14 +224,15 @@ class _DataProbe:
                 current.private.look()
                 before = current.private.states()
             try:
-                batch = advance(iterator)
+                with fetching() as fetch:
+                    batch = advance(iterator)
             except StopIteration:
                 current.begin(self._recorder)
                 current.end(self._recorder)
                 raise
             self._look_at_workers(iterator, current)
             current.begin(self._recorder)
-            current.deliver(self._recorder, batch, before)
+            current.deliver(self._recorder, batch, before, fetch)
             self._boundary.delivered_in = self._recorder.step
             return batch
 

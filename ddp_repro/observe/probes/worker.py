@@ -7,6 +7,7 @@ watched. So every batch, error and end goes through torch's own code, in a forke
 import json
 from typing import Any, Final, NamedTuple
 
+from ddp_repro.observe import seedings
 from ddp_repro.observe.epoch_guard import SetEpoch
 from ddp_repro.observe.epoch_settings import Settings, integers_of
 from ddp_repro.observe.rng_states import PrivateGenerators, process_states
@@ -24,12 +25,14 @@ class Fetched(NamedTuple):
     facts: bytes
     """JSON: ``{"task": number, "worker": number, "states": [[name, before, after], …]}``, digests as hexadecimal.
 
-    With the first batch of a further pass also ``settings``: the integers that each data set with ``set_epoch`` keeps.
+    Where a global generator was seeded for it, also ``seeded``: ``[[name, digest over the seeds, how often], …]``. With
+    the first batch of a further pass also ``settings``: the integers that each data set with ``set_epoch`` keeps.
     """
 
 
 def observed_worker_loop(*arguments: Any) -> None:
     """Run torch's worker loop (same arguments) with its queues watched."""
+    seedings.attach()
     watch = _WorkerWatch(arguments[_DATASET], worker=arguments[_WORKER_ID])
     replaced = list(arguments)
     replaced[_TASKS] = _Tasks(arguments[_TASKS], watch)
@@ -45,17 +48,23 @@ class _WorkerWatch:
         self._datasets = epoch_datasets(dataset)
         self._settings: list[Settings] = []
         self._tells_settings = False
+        self._fetch = seedings.Fetch()
 
     def begin(self) -> None:
         """Look at the states before a batch is fetched."""
         self._private.look()
         self._before = self._states()
+        self._fetch = seedings.begin_fetch()
 
     def facts(self, task: int) -> bytes:
         """Look at the states after a batch was fetched, and return the facts about it."""
+        seedings.end_fetch(self._fetch)
         states = [(name, self._before.get(name), after) for name, after in self._states().items()]
         rows = [[name, before.hex(), after.hex()] for name, before, after in states if before is not None]
         facts: dict[str, Any] = {"task": task, "worker": self._worker, "states": rows}
+        seeded = [[name, digest.hex(), count] for name, digest, count in self._fetch.told()]
+        if seeded:
+            facts["seeded"] = seeded
         if self._tells_settings:
             self._tells_settings = False
             facts["settings"] = self._settings
