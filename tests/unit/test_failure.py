@@ -21,10 +21,10 @@ def test_another_error_is_told_in_one_line() -> None:
     assert told(ValueError(quoted)).text == "ValueError: no"
 
 
-class Mute(Exception):
+class MuteError(Exception):
     def __str__(self) -> str:
         raise RuntimeError("no words")
 
 
 def test_an_error_without_words_is_told_by_its_type() -> None:
-    assert told(Mute()).text == "Mute"
+    assert told(MuteError()).text == "MuteError"
