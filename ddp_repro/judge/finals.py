@@ -83,6 +83,8 @@ def _digests(launch: Launch, rank: int) -> dict[str, dict[str, object]]:
 
 
 def _differing(a: Launch, b: Launch, rank: int) -> Divergence | None:
+    if (rank in a.finals) != (rank in b.finals):
+        return None  # a reason not to judge (``left_no_end``), and no difference
     held_a, held_b = _digests(a, rank), _digests(b, rank)
     names = {phase: _names(held_a.get(phase, {}), held_b.get(phase, {})) for phase in _HELD}
     names = {phase: differing for phase, differing in names.items() if differing}

@@ -283,3 +283,10 @@ def test_a_world_too_small_to_show_faults_of_reductions_is_noted(world_size: int
     assert found.verdict is Verdict.REPRODUCIBLE
     notes = [note for note in found.notes if "use three or more" in note]
     assert [note.startswith(told) for note in notes] == [True] * bool(told)
+
+
+def test_an_end_that_one_launch_does_not_tell_is_no_difference(tmp_path: Path) -> None:
+    told = Writing(finals={rank: {"param": {"a": "00"}} for rank in CLEAN})
+    found = judged(tmp_path, CLEAN, CLEAN, l0=told)
+    assert (found.verdict, found.findings, found.classes) == (Verdict.NOT_JUDGED, [], [[0, 1]])
+    assert "did not say what training ended with" in found.problems[0]
