@@ -12,6 +12,7 @@ import pickle
 import random
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -468,14 +469,14 @@ def main(folder: Path, size: int) -> None:
 
 
 @pytest.fixture(scope="module")
-def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, str]]]:
+def worlds() -> dict[int, list[dict[str, str]]]:
     found = {}
     for size in WORLDS:
-        folder = tmp_path_factory.mktemp(f"world{size}")
-        command = [sys.executable, __file__, str(folder), str(size)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        assert done.returncode == 0, done.stderr
-        found[size] = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(size)]
+        with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+            command = [sys.executable, __file__, folder, str(size)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            assert done.returncode == 0, done.stderr
+            found[size] = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(size)]
     return found
 
 
