@@ -167,6 +167,11 @@ def other_buffer(training: Training) -> None:
     training.model[1].register_buffer("seen", torch.zeros(1), persistent=False)  # type: ignore[index]
 
 
+def without_values(training: Training) -> None:
+    training.model.to("meta")
+    training.optimizer = torch.optim.Adam(training.model.parameters())
+
+
 def nothing(training: Training) -> None:
     pass
 
@@ -175,6 +180,7 @@ def nothing(training: Training) -> None:
     ("before", "after", "told"),
     [
         (nothing, other_dtype, r"0.weight is float64\[3,2\] here and float32\[3,2\] in the checkpoint"),
+        (nothing, without_values, "0.weight is on the meta device"),
         (nothing, other_buffer, "the checkpoint has no 1.seen of the model"),
         (other_buffer, nothing, "model has no 1.seen"),
         (nothing, other_optimizer, "optimizer is a AdamW here and a Adam in the checkpoint"),
@@ -194,6 +200,14 @@ def test_what_does_not_fit_is_named(
     training.save(quick_path)
     after(other)
     other.refuses(quick_path, told)
+
+
+def test_a_parameter_that_is_frozen_on_one_side_is_told(quick_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    training = Training()
+    training.save(quick_path)
+    next(training.model.parameters()).requires_grad_(False)
+    training.load(quick_path)
+    assert "0.weight is frozen here alone" in caplog.text
 
 
 def test_another_shape_is_named(quick_path: Path) -> None:
