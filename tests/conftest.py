@@ -1,6 +1,9 @@
 """Settings of the whole suite."""
 
 import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -8,6 +11,14 @@ from hypothesis import settings
 # A shared machine makes any example slow at times. In CI the same examples are tried every time; elsewhere new ones.
 settings.register_profile("suite", deadline=None, derandomize=os.environ.get("CI") == "true")
 settings.load_profile("suite")
+
+
+@pytest.fixture
+def quick_path() -> Iterator[Path]:
+    """A folder as ``tmp_path``, in memory where it can be: for what waits for the disk again and again."""
+    memory = "/dev/shm"
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as folder:
+        yield Path(folder)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

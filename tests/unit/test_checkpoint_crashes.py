@@ -97,11 +97,11 @@ def save_and_die(root: Path, step: int, dying: Dying) -> None:
 
 @pytest.mark.parametrize("after", [False, True])
 @pytest.mark.parametrize("again", [False, True])
-def test_dying_at_any_call_to_the_disk(tmp_path: Path, after: bool, again: bool) -> None:
+def test_dying_at_any_call_to_the_disk(quick_path: Path, after: bool, again: bool) -> None:
     """``again``: a checkpoint of that step is there already, and is replaced."""
     survived = False
     for at in range(100):
-        root = tmp_path / str(at)
+        root = quick_path / str(at)
         save(root, 1)
         save(root, 2)
         step = 2 if again else 3
@@ -124,21 +124,21 @@ def save_for_ever(root: Path, first: int) -> None:
         save(root, step)
 
 
-def test_being_killed_at_any_moment(tmp_path: Path) -> None:
+def test_being_killed_at_any_moment(quick_path: Path) -> None:
     draw = random.Random(5)
     newest = 0
     for _ in range(25):
         child = os.fork()
         if not child:
-            save_for_ever(tmp_path, newest + 1)
+            save_for_ever(quick_path, newest + 1)
             os._exit(0)
         time.sleep(draw.uniform(0.0, 0.15))
         os.kill(child, signal.SIGKILL)
         os.waitpid(child, 0)
-        published = [step for path in folder.checkpoints_in(tmp_path) if (step := folder.step_of(path)) is not None]
+        published = [step for path in folder.checkpoints_in(quick_path) if (step := folder.step_of(path)) is not None]
         if not published:
             continue
-        found = loaded(tmp_path)
+        found = loaded(quick_path)
         assert found == max(published)  # what has its name is whole
         assert found >= newest
         newest = found
@@ -146,8 +146,8 @@ def test_being_killed_at_any_moment(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    disk = tmp_path / "disk"
+def small_disk(quick_path: Path) -> Iterator[Path]:
+    disk = quick_path / "disk"
     disk.mkdir()
     mount = ["mount", "-t", "tmpfs", "-o", "size=400k", "tmpfs", str(disk)]
     if os.geteuid() != 0 or subprocess.run(mount, capture_output=True, check=False).returncode != 0:
@@ -185,15 +185,15 @@ def test_a_full_disk(small_disk: Path) -> None:
     assert loaded(root) == 2
 
 
-def test_a_folder_that_cannot_be_written(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
+def test_a_folder_that_cannot_be_written(quick_path: Path) -> None:
+    (quick_path / "file").write_text("")
     with pytest.raises(ReproError, match=r"cannot write .*Not a directory") as caught:
-        save(tmp_path / "file" / "root", 1)
+        save(quick_path / "file" / "root", 1)
     assert "name another one" in caught.value.hint
 
 
-def test_a_file_system_that_cannot_swap_folders(tmp_path: Path) -> None:
-    save(tmp_path, 1)
+def test_a_file_system_that_cannot_swap_folders(quick_path: Path) -> None:
+    save(quick_path, 1)
 
     def refused(*_: object) -> int:
         ctypes.set_errno(errno.EINVAL)
@@ -203,6 +203,6 @@ def test_a_file_system_that_cannot_swap_folders(tmp_path: Path) -> None:
         mock.patch("ctypes.CDLL", return_value=mock.Mock(renameat2=refused)),
         pytest.raises(ReproError, match="cannot swap two folders"),
     ):
-        save(tmp_path, 1)
-    assert loaded(tmp_path) == 1
-    assert [path.name for path in tmp_path.iterdir()] == ["step-00000001"]
+        save(quick_path, 1)
+    assert loaded(quick_path) == 1
+    assert [path.name for path in quick_path.iterdir()] == ["step-00000001"]

@@ -110,7 +110,7 @@ CASES = [(name, "none") for name in OPTIMIZERS] + [
 
 @pytest.mark.usefixtures("_seeded")
 @pytest.mark.parametrize(("optimizer", "scheduler"), CASES)
-def test_training_goes_on_in_the_same_bits(tmp_path: Path, optimizer: str, scheduler: str) -> None:
+def test_training_goes_on_in_the_same_bits(quick_path: Path, optimizer: str, scheduler: str) -> None:
     def built(seed: int) -> tuple[nn.Module, torch.optim.Optimizer, Any]:
         model = net(seed)
         made = OPTIMIZERS[optimizer](model)
@@ -124,14 +124,14 @@ def test_training_goes_on_in_the_same_bits(tmp_path: Path, optimizer: str, sched
     for _ in range(3):
         step(*straight)
     model, made, schedule = straight
-    save_checkpoint(tmp_path, model=model, optimizer=made, scheduler=schedule, progress=NOW)
+    save_checkpoint(quick_path, model=model, optimizer=made, scheduler=schedule, progress=NOW)
     saved = bits(model.state_dict(), made.state_dict(), schedule and schedule.state_dict())
     for _ in range(3):
         step(*straight)
 
     resumed = built(9)
     model, made, schedule = resumed
-    restored = load_checkpoint(tmp_path, model=model, optimizer=made, scheduler=schedule)
+    restored = load_checkpoint(quick_path, model=model, optimizer=made, scheduler=schedule)
     assert restored == Restored(progress=NOW, values={}, not_exact=(), rng=restored.rng)
     assert bits(model.state_dict(), made.state_dict(), schedule and schedule.state_dict()) == saved
     random.random(), np.random.random(), torch.rand(1)
@@ -143,14 +143,14 @@ def test_training_goes_on_in_the_same_bits(tmp_path: Path, optimizer: str, sched
 
 
 @pytest.mark.usefixtures("_seeded")
-def test_saving_moves_nothing(tmp_path: Path) -> None:
+def test_saving_moves_nothing(quick_path: Path) -> None:
     model = net()
     optimizer = torch.optim.AdamW(model.parameters())
     step(model, optimizer)
     grads = [parameter.grad for parameter in model.parameters()]
     before = bits(model.state_dict(), optimizer.state_dict(), grads, process_states())
     versions = [tensor._version for tensor in (*model.parameters(), *model.buffers())]
-    save_checkpoint(tmp_path, model=model, optimizer=optimizer, progress=NOW, extra={"ema": AveragedModel(model)})
+    save_checkpoint(quick_path, model=model, optimizer=optimizer, progress=NOW, extra={"ema": AveragedModel(model)})
     assert bits(model.state_dict(), optimizer.state_dict(), grads, process_states()) == before
     assert [tensor._version for tensor in (*model.parameters(), *model.buffers())] == versions
     assert all(one.grad is grad for one, grad in zip(model.parameters(), grads, strict=True))
@@ -190,10 +190,10 @@ class Odd(nn.Module):
         self.note = state["note"]
 
 
-def test_every_sort_of_tensor_comes_back(tmp_path: Path) -> None:
+def test_every_sort_of_tensor_comes_back(quick_path: Path) -> None:
     saved, other = Odd(0), Odd(1)
     optimizer, fresh = (torch.optim.SGD([model.scalar], lr=0.1) for model in (saved, other))
-    path = save_checkpoint(tmp_path, model=saved, optimizer=optimizer, progress=NOW)
+    path = save_checkpoint(quick_path, model=saved, optimizer=optimizer, progress=NOW)
     parameters = dict(other.named_parameters())
     strides = {name: tensor.stride() for name, tensor in other.named_parameters()}
     load_checkpoint(path, model=other, optimizer=fresh)
@@ -225,19 +225,19 @@ class Master(torch.optim.SGD):
         self.state["shared"] = {"count": 3}  # type: ignore[index]
 
 
-def test_state_of_an_optimizer_is_not_cast_and_keeps_its_strides(tmp_path: Path) -> None:
+def test_state_of_an_optimizer_is_not_cast_and_keeps_its_strides(quick_path: Path) -> None:
     weight = nn.Parameter(torch.randn(2, 3, 4, 5).bfloat16().to(memory_format=torch.channels_last))
     model = nn.ParameterDict({"w": weight})
     optimizer = Master(model.parameters(), lr=0.1)
     optimizer.param_groups[0]["rule"] = print
     optimizer.step()
-    save_checkpoint(tmp_path, model=model, optimizer=optimizer, progress=NOW)
+    save_checkpoint(quick_path, model=model, optimizer=optimizer, progress=NOW)
 
     other = nn.ParameterDict({"w": nn.Parameter(torch.zeros_like(weight))})
     fresh = Master(other.parameters(), lr=0.5)
     fresh.param_groups[0]["rule"] = len
     fresh.step()
-    load_checkpoint(tmp_path, model=other, optimizer=fresh)
+    load_checkpoint(quick_path, model=other, optimizer=fresh)
     found, saved = fresh.state[other["w"]], optimizer.state[weight]
     assert bits(found) == bits({key: value for key, value in saved.items() if key != "fn"})
     assert found["like"].stride() == weight.stride()
@@ -246,27 +246,27 @@ def test_state_of_an_optimizer_is_not_cast_and_keeps_its_strides(tmp_path: Path)
     assert fresh.param_groups[0]["rule"] is len
 
 
-def test_what_cannot_be_saved_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_what_cannot_be_saved_is_told(quick_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     optimizer.param_groups[0]["rule"] = print
-    save_checkpoint(tmp_path, model=model, optimizer=optimizer, progress=NOW)
+    save_checkpoint(quick_path, model=model, optimizer=optimizer, progress=NOW)
     assert "optimizer/group0.rule is an object that cannot be saved" in caplog.text
 
 
-def test_a_tensor_that_a_group_holds_stays_the_same_object(tmp_path: Path) -> None:
+def test_a_tensor_that_a_group_holds_stays_the_same_object(quick_path: Path) -> None:
     model = net()
     optimizer = torch.optim.Adam(model.parameters(), lr=torch.tensor(0.25))
-    save_checkpoint(tmp_path, model=model, optimizer=optimizer, progress=NOW)
+    save_checkpoint(quick_path, model=model, optimizer=optimizer, progress=NOW)
     held = optimizer.param_groups[0]["lr"]
     held.fill_(1.0)
-    load_checkpoint(tmp_path, model=model, optimizer=optimizer)
+    load_checkpoint(quick_path, model=model, optimizer=optimizer)
     assert optimizer.param_groups[0]["lr"] is held
     assert held.item() == 0.25
 
 
 @pytest.mark.usefixtures("_seeded")
-def test_a_scaler_comes_back(tmp_path: Path) -> None:
+def test_a_scaler_comes_back(quick_path: Path) -> None:
     def built(seed: int) -> tuple[Any, ...]:
         model = net(seed)
         return model, torch.optim.SGD(model.parameters(), lr=0.1), None, torch.amp.GradScaler("cpu", growth_interval=2)
@@ -274,10 +274,10 @@ def test_a_scaler_comes_back(tmp_path: Path) -> None:
     straight = built(0)
     for _ in range(3):
         step(*straight)
-    save_checkpoint(tmp_path, model=straight[0], optimizer=straight[1], scaler=straight[3], progress=NOW)
+    save_checkpoint(quick_path, model=straight[0], optimizer=straight[1], scaler=straight[3], progress=NOW)
     step(*straight)
     resumed = built(1)
-    load_checkpoint(tmp_path, model=resumed[0], optimizer=resumed[1], scaler=resumed[3])
+    load_checkpoint(quick_path, model=resumed[0], optimizer=resumed[1], scaler=resumed[3])
     step(*resumed)
     assert bits(resumed[0].state_dict(), resumed[3].state_dict()) == bits(
         straight[0].state_dict(), straight[3].state_dict()
@@ -285,7 +285,7 @@ def test_a_scaler_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("_seeded")
-def test_extras_come_back(tmp_path: Path) -> None:
+def test_extras_come_back(quick_path: Path) -> None:
     def built(seed: int) -> tuple[nn.Module, dict[str, Any]]:
         model = net(seed)
         ema = AveragedModel(model, multi_avg_fn=get_ema_multi_avg_fn(0.5))  # type: ignore[no-untyped-call]
@@ -303,11 +303,11 @@ def test_extras_come_back(tmp_path: Path) -> None:
     extra["ema"].update_parameters(model)
     extra["old"].normal()
     values = {"best": {"metric": 0.1 + 0.2, "at": (3, None)}, "history": [torch.arange(3.0)]}
-    save_checkpoint(tmp_path, model=model, optimizer=optimizer, progress=NOW, extra={**extra, **values})
+    save_checkpoint(quick_path, model=model, optimizer=optimizer, progress=NOW, extra={**extra, **values})
 
     other, fresh = built(5)
     restored = load_checkpoint(
-        tmp_path, model=other, optimizer=torch.optim.SGD(other.parameters(), lr=1.0), extra=fresh
+        quick_path, model=other, optimizer=torch.optim.SGD(other.parameters(), lr=1.0), extra=fresh
     )
     assert bits(restored.values) == bits(values)
     assert isinstance(restored.values["best"]["at"], tuple)
@@ -318,7 +318,7 @@ def test_extras_come_back(tmp_path: Path) -> None:
     assert fresh["python"].random() == extra["python"].random()
 
 
-def test_several_models_optimizers_and_schedulers(tmp_path: Path) -> None:
+def test_several_models_optimizers_and_schedulers(quick_path: Path) -> None:
     def built(seed: int) -> tuple[dict[str, nn.Module], list[torch.optim.Optimizer], dict[str, Any]]:
         models: dict[str, nn.Module] = {"g": net(seed), "d": net(seed + 1)}
         optimizers: list[torch.optim.Optimizer] = [torch.optim.Adam(one.parameters()) for one in models.values()]
@@ -331,52 +331,52 @@ def test_several_models_optimizers_and_schedulers(tmp_path: Path) -> None:
 
     one, other = built(0), built(5)
     one[2]["first"].step()
-    save_checkpoint(tmp_path, model=one[0], optimizer=one[1], scheduler=one[2], progress=NOW)
-    load_checkpoint(tmp_path, model=other[0], optimizer=other[1], scheduler=other[2])
+    save_checkpoint(quick_path, model=one[0], optimizer=one[1], scheduler=one[2], progress=NOW)
+    load_checkpoint(quick_path, model=other[0], optimizer=other[1], scheduler=other[2])
     assert state(one) == state(other)
 
 
-def test_names_count_and_not_positions(tmp_path: Path) -> None:
+def test_names_count_and_not_positions(quick_path: Path) -> None:
     model = net()
     optimizer = torch.optim.Adam(model.parameters())
     step(model, optimizer)
-    save_checkpoint(tmp_path, model=model, optimizer=optimizer, progress=NOW)
+    save_checkpoint(quick_path, model=model, optimizer=optimizer, progress=NOW)
     other = net(3)
     turned = torch.optim.Adam(reversed(list(other.parameters())))
-    load_checkpoint(tmp_path, model=torch.compile(other), optimizer=turned)  # type: ignore[arg-type]
+    load_checkpoint(quick_path, model=torch.compile(other), optimizer=turned)  # type: ignore[arg-type]
     for (name, one), two in zip(model.named_parameters(), other.parameters(), strict=True):
         assert bits(optimizer.state[one]) == bits(turned.state[two]), name
 
 
-def test_the_root_keeps_the_newest(tmp_path: Path) -> None:
+def test_the_root_keeps_the_newest(quick_path: Path) -> None:
     model: Any = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 
     def save(at: int, keep: int = 2) -> Path:
         now = Progress(step=at, epoch=0, position=at)
-        return save_checkpoint(tmp_path, model=model, optimizer=optimizer, progress=now, keep=keep)
+        return save_checkpoint(quick_path, model=model, optimizer=optimizer, progress=now, keep=keep)
 
     for at in (1, 2, 3):
-        assert save(at) == tmp_path / f"step-0000000{at}"
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000002", "step-00000003"]
+        assert save(at) == quick_path / f"step-0000000{at}"
+    assert sorted(path.name for path in quick_path.iterdir()) == ["step-00000002", "step-00000003"]
     with torch.no_grad():
         model[3].bias.fill_(7)
     save(3)  # one of this step is there: replaced whole
     model[3].bias.data.zero_()
-    assert load_checkpoint(tmp_path, model=model, optimizer=optimizer).progress.step == 3
+    assert load_checkpoint(quick_path, model=model, optimizer=optimizer).progress.step == 3
     assert model[3].bias.tolist() == [7.0, 7.0]
-    assert save(1) == tmp_path / "step-00000001"  # what was just written stays
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["step-00000001", "step-00000003"]
+    assert save(1) == quick_path / "step-00000001"  # what was just written stays
+    assert sorted(path.name for path in quick_path.iterdir()) == ["step-00000001", "step-00000003"]
     with pytest.raises(ReproError, match="keep=0"):
         save(4, keep=0)
 
 
-def test_nothing_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_is_unpickled(quick_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     model = net()
     optimizer = torch.optim.Adam(model.parameters())
     step(model, optimizer)
     extra = {"ema": AveragedModel(model), "best": 1.0}
-    path = save_checkpoint(tmp_path, model=model, optimizer=optimizer, progress=NOW, extra=extra)
+    path = save_checkpoint(quick_path, model=model, optimizer=optimizer, progress=NOW, extra=extra)
     (path / "poison.pt").write_bytes(pickle.dumps(print))
     assert all(json.loads(file.read_text()) for file in path.glob("*.json"))
 
@@ -385,4 +385,4 @@ def test_nothing_is_unpickled(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
 
     for owner, name in ((pickle, "load"), (pickle, "loads"), (pickle, "Unpickler"), (torch, "load"), (np, "load")):
         monkeypatch.setattr(owner, name, refuse)
-    assert load_checkpoint(tmp_path, model=model, optimizer=optimizer, extra=extra).progress == NOW
+    assert load_checkpoint(quick_path, model=model, optimizer=optimizer, extra=extra).progress == NOW

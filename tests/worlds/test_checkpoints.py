@@ -12,6 +12,7 @@ import pickle
 import random
 import subprocess
 import sys
+import tempfile
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -450,8 +451,25 @@ def rank_main(folder: Path, rank: int, size: int) -> None:
     os._exit(0)
 
 
-def main(folder: Path, size: int) -> None:
-    """Save alone, then be as many ranks as forks."""
+def dying_main(folder: Path, rank: int, size: int) -> None:
+    """Save with all ranks; then again, while the last rank dies of it. Exit with 3 where the others were told."""
+    torch.set_num_threads(1)
+    dist.init_process_group("gloo", init_method=f"file://{folder}/rendezvous", rank=rank, world_size=size)
+    model = Net(0)
+    optimizer = adam(model)
+    save_checkpoint(folder / "saved", model=model, optimizer=optimizer, progress=NOW)
+    later = Progress(step=9, epoch=1, position=9)
+    dies = mock.patch("ddp_repro.run.checkpoint.files.os.fsync", side_effect=lambda _: os._exit(9))
+    try:
+        with dies if rank == size - 1 else contextlib.nullcontext():
+            save_checkpoint(folder / "saved", model=model, optimizer=optimizer, progress=later)
+    except Exception:  # noqa: BLE001  what gloo raises
+        os._exit(3)
+    os._exit(0)
+
+
+def main(folder: Path, size: int, rank_main: Callable[[Path, int, int], None]) -> list[int]:
+    """Save alone, then be as many ranks as forks; return their exit codes."""
     model = Net(0)
     save_checkpoint(folder / "alone", model=model, optimizer=adam(model), progress=NOW)
     ranks = []
@@ -460,22 +478,21 @@ def main(folder: Path, size: int) -> None:
         if not child:
             rank_main(folder, rank, size)
         ranks.append(child)
-    for child in ranks:
-        os.waitpid(child, 0)
+    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in ranks]
 
 
 # -- what is asserted
 
 
 @pytest.fixture(scope="module")
-def worlds(tmp_path_factory: pytest.TempPathFactory) -> dict[int, list[dict[str, str]]]:
+def worlds() -> dict[int, list[dict[str, str]]]:
     found = {}
     for size in WORLDS:
-        folder = tmp_path_factory.mktemp(f"world{size}")
-        command = [sys.executable, __file__, str(folder), str(size)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
-        assert done.returncode == 0, done.stderr
-        found[size] = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(size)]
+        with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
+            command = [sys.executable, __file__, folder, str(size)]
+            done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            assert done.returncode == 0, done.stderr
+            found[size] = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(size)]
     return found
 
 
@@ -485,5 +502,16 @@ def test_in_a_world(worlds: dict[int, list[dict[str, str]]], size: int, case: st
     assert told == [""] * size, "\n".join(told)
 
 
+def test_a_rank_that_dies_while_all_save(quick_path: Path) -> None:
+    command = [sys.executable, __file__, str(quick_path), "3", "dying"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    assert json.loads(done.stdout) == [3, 3, 9], done.stderr
+    assert [path.name for path in (quick_path / "saved").glob("step-*")] == ["step-00000004"]
+    model = Net(5)
+    allow = ["experiment.world_size"]
+    assert load_checkpoint(quick_path / "saved", model=model, optimizer=adam(model), allow=allow).progress == NOW
+    assert bits_of(list(model.parameters())) == bits_of(list(Net(0).parameters()))
+
+
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), int(sys.argv[2]))
+    print(main(Path(sys.argv[1]), int(sys.argv[2]), dying_main if "dying" in sys.argv else rank_main))

@@ -47,6 +47,8 @@ def make_partial(root: Path, step: int) -> Path:
     partial = root / f".{name_of(step)}.partial-{secrets.token_hex(4)}"
     with writing(root):
         root.mkdir(parents=True, exist_ok=True)
+        with suppress(OSError):  # not every folder may be opened
+            settle_folder(root.parent)
         partial.mkdir()
     return partial
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from ddp_repro.errors import ReproError
 from ddp_repro.run.checkpoint.encoding import plain_json
 from ddp_repro.run.checkpoint.fields import differences, identity_fields, is_allowed, refuse
@@ -70,6 +72,7 @@ def load_checkpoint(  # noqa: PLR0913  each is a thing of its own that a trainin
     together(lambda: states.append(_restore(checked, contents)))
     rng = functools.partial(restore_process_states, states[0])
     rng()
+    torch.clear_autocast_cache()  # it may hold casts of what was there
     decode = checked.store.decode
     values = {name: decode(part["state"]) for name, part in checked.document["extra"].items() if part["kind"] == VALUE}
     return Restored(progress=found.manifest.progress, values=values, not_exact=checked.not_exact, rng=rng)
@@ -84,7 +87,7 @@ def _checked(found: Found, contents: Contents, identity: Mapping[str, Any] | Non
     refuse(differing, allow)
     misfits = list(fit(document, contents))
     _refuse(found.path, misfits, allow)
-    store = Store(found.path, rank if own_rank else None, document, contents)
+    store = Store(found, rank if own_rank else None, document, contents)
     unusable = unusable_states(store.decode(document["rng"])) if own_rank else []
     _refuse(found.path, unusable, allow)
     misfits += unusable

@@ -1,5 +1,6 @@
 """A model's parameters and buffers by name: what is saved of them, whether a checkpoint fits, putting them back."""
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
@@ -12,7 +13,9 @@ from ddp_repro.errors import ReproError
 from ddp_repro.observe.names import plain_name
 from ddp_repro.run.checkpoint.bits import copy_bits, overlaps_itself
 from ddp_repro.run.checkpoint.sharded import gather_up, is_sharded
-from ddp_repro.run.checkpoint.snapshot import Snapshot, describe
+from ddp_repro.run.checkpoint.snapshot import Snapshot, describe, problem_of
+
+log = logging.getLogger(__name__)
 
 Models = nn.Module | Mapping[str, nn.Module] | Sequence[nn.Module]
 Tensors = Callable[[Mapping[str, Any]], torch.Tensor]
@@ -38,6 +41,11 @@ class Slots:
         module, kind, key = self.held[name]
         tensor: torch.Tensor = vars(module)[kind][key]
         return tensor
+
+    def frozen(self) -> list[str]:
+        """Return the names of the parameters that take no gradient."""
+        kinds = {name: kind for name, (_, kind, _) in self.held.items()}
+        return [name for name in kinds if kinds[name] == "_parameters" and not self.tensor(name).requires_grad]
 
     def names_by_identity(self) -> dict[int, str]:
         """Return the names of all parameters by their identities."""
@@ -104,6 +112,7 @@ def save_modules(snapshot: Snapshot, slots: Slots, section: str) -> dict[str, An
     return {
         "tensors": {name: snapshot.keep(f"{section}/{name}", slots.tensor(name)) for name in slots.held},
         "tied": dict(slots.tied),
+        "frozen": slots.frozen(),
         "extra_state": {
             name: snapshot.encode(module.get_extra_state(), f"{section}/{name}._extra_state")
             for name, module in slots.modules.items()
@@ -140,6 +149,9 @@ def misfits(document: Mapping[str, Any], slots: Slots, title: str) -> list[str]:
 
 
 def _unlike(name: str, mark: Mapping[str, Any], tensor: torch.Tensor) -> list[str]:
+    problem = "" if is_sharded(tensor) else problem_of(tensor)
+    if problem:
+        return [f"{name} {problem}"]
     here = {"dtype": str(tensor.dtype).removeprefix("torch."), "shape": list(tensor.shape)}
     if describe(here) != describe(mark):
         return [f"{name} is {describe(here)} here and {describe(mark)} in the checkpoint"]
@@ -150,6 +162,10 @@ def _unlike(name: str, mark: Mapping[str, Any], tensor: torch.Tensor) -> list[st
 
 def restore_modules(document: Mapping[str, Any], slots: Slots, tensors: Tensors, decode: Callable[[Any], Any]) -> None:
     """Write saved tensors into those of the models, in place, bit by bit; then modules' extra state."""
+    for name in set(document["frozen"]) ^ set(slots.frozen()):
+        log.warning(
+            "%s is frozen %s", name, "in the checkpoint and not here" if name in document["frozen"] else "here alone"
+        )
     for name, mark in document["tensors"].items():
         write_into(slots, name, tensors(mark))
     for name, state in document["extra_state"].items():

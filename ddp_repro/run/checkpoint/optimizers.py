@@ -4,11 +4,11 @@
 """
 
 import logging
+import sys
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 import torch
-from torch.distributed.optim import ZeroRedundancyOptimizer
 from torch.optim import Optimizer
 
 from ddp_repro.errors import ReproError
@@ -20,7 +20,10 @@ log = logging.getLogger(__name__)
 Names = Mapping[int, str]
 """Names of parameters by their identities."""
 
-_KNOWN_FORMS: Final = (Optimizer, ZeroRedundancyOptimizer)
+
+def _zero() -> Any:
+    """Return the class ``ZeroRedundancyOptimizer``, ``None`` where nobody imported it (it loads a compiler)."""
+    return getattr(sys.modules.get("torch.distributed.optim"), "ZeroRedundancyOptimizer", None)
 
 
 def save_optimizer(snapshot: Snapshot, optimizer: Optimizer, names: Names, section: str) -> dict[str, Any]:
@@ -61,7 +64,8 @@ def check_kind(optimizer: Any) -> None:
             f"optimizer is a {type(optimizer).__name__}, which is no torch.optim.Optimizer",
             hint="give the optimizer within it, or save it in extra by its state_dict",
         )
-    if all(type(optimizer).state_dict is not known.state_dict for known in _KNOWN_FORMS):
+    known_forms = (Optimizer, _zero() or Optimizer)
+    if all(type(optimizer).state_dict is not known.state_dict for known in known_forms):
         raise ReproError(
             f"{type(optimizer).__name__} has a state_dict of its own, so its state is not in its groups alone",
             hint="give the optimizer within it, or save it in extra by its state_dict",
@@ -79,7 +83,8 @@ def kind_of(optimizer: Optimizer) -> str:
 
 def _stepped(optimizer: Optimizer) -> Optimizer:
     """Return the optimizer that holds the state: the one within a ``ZeroRedundancyOptimizer``."""
-    return optimizer.optim if isinstance(optimizer, ZeroRedundancyOptimizer) else optimizer
+    is_zero = _zero() is not None and isinstance(optimizer, _zero())
+    return optimizer.optim if is_zero else optimizer  # type: ignore[attr-defined]
 
 
 def _settings(group: Mapping[str, Any]) -> dict[str, Any]:

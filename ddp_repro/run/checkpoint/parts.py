@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from torch import nn
+from torch.amp import GradScaler
 
 from ddp_repro.errors import ReproError
 from ddp_repro.run.checkpoint.generators import generator_state, is_generator, set_generator_state
@@ -50,9 +51,8 @@ def part_misfits(document: Mapping[str, Any], thing: Any, title: str) -> list[st
         return misfits(document, slots_of(thing), title)
     if kind != VALUE and type(thing).__name__ != document["type"]:
         return [f"{title} is a {type(thing).__name__} here and a {document['type']} in the checkpoint"]
-    enabled = getattr(thing, "is_enabled", None)
-    if kind == _STATE and callable(enabled) and bool(enabled()) != bool(document["state"]):
-        return [f"{title} is {'enabled' if enabled() else 'disabled'} here and was not so in the checkpoint"]
+    if isinstance(thing, GradScaler) and thing.is_enabled() != bool(document["state"]):
+        return [f"{title} is {'enabled' if thing.is_enabled() else 'disabled'} here and was not so in the checkpoint"]
     return []
 
 

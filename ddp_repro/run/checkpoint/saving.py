@@ -84,14 +84,15 @@ def save_checkpoint(  # noqa: PLR0913  each is a thing of its own that a trainin
 
     told = together(gather)
     _check_agreement(told)
-    partial = Path(together(lambda: str(make_partial(root, progress.step)) if rank == 0 else "")[0])
+    # Each rank goes by its own way to the folder, which may be mounted elsewhere.
+    partial = root / together(lambda: make_partial(root, progress.step).name if rank == 0 else "")[0]
     snapshot, own = gathered.pop()
     with _discarded_on_failure(partial, rank):
         if snapshot.sharded:
             save_sharded(snapshot.sharded, partial / FOLDER)
         files = together(lambda: _write_own(partial, snapshot, own, told[0]["digests"]))
         together(lambda: _finish(partial, progress, files) if rank == 0 else None)
-        final = Path(together(lambda: str(publish(partial, progress.step)) if rank == 0 else "")[0])
+        final: Path = root / together(lambda: publish(partial, progress.step).name if rank == 0 else "")[0]
     if rank == 0:
         _prune(root, keep, final)
     return final

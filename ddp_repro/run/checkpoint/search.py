@@ -28,7 +28,7 @@ def find_whole(named: Path) -> Found:
     newest was written by a later version.
     """
     rank, _ = place_in_world()
-    candidates = [Path(text) for text in together(lambda: _candidates(named) if rank == 0 else [])[0]]
+    candidates = [named / name for name in together(lambda: _candidates(named) if rank == 0 else [])[0]]
     skipped = []
     for path in candidates:
         found: list[Found] = []
@@ -48,7 +48,7 @@ def find_whole(named: Path) -> Found:
 def _candidates(named: Path) -> list[str]:
     if not named.is_dir():
         raise ReproError(f"{named} is no folder", hint="name a folder that save_checkpoint was given, or a checkpoint")
-    return [str(named)] if is_checkpoint(named) else [str(path) for path in checkpoints_in(named)]
+    return ["."] if is_checkpoint(named) else [path.name for path in checkpoints_in(named)]
 
 
 def _damage(path: Path, found: list[Found]) -> str:

@@ -50,7 +50,7 @@ class Snapshot:
                 raise ReproError(f"{key} is a DTensor of {tensor.dtype}, which cannot be saved", hint="save real parts")
             self.sharded[key] = tensor
             return {"$sharded": key, **_described(tensor), **sharding(tensor)}
-        problem = _problem(tensor)
+        problem = problem_of(tensor)
         if problem:
             raise ReproError(f"{key} {problem}, which cannot be saved", hint="leave it out, or save it in dense parts")
         self.tensors[key] = tensor
@@ -77,7 +77,8 @@ def describe(mark: Mapping[str, Any]) -> str:
     return f"{mark['dtype']}[{','.join(map(str, mark['shape']))}]"
 
 
-def _problem(tensor: torch.Tensor) -> str:
+def problem_of(tensor: torch.Tensor) -> str:
+    """Return why a tensor has no plain bits to be saved or written to; empty where it has."""
     if isinstance(tensor, (torch.nn.UninitializedParameter, torch.nn.UninitializedBuffer)):
         return "has no values yet (a lazy module that never ran)"
     if tensor.is_meta:

@@ -12,6 +12,7 @@ from ddp_repro.errors import ReproError
 from ddp_repro.run.checkpoint.bits import copy_bits
 from ddp_repro.run.checkpoint.encoding import Decoder
 from ddp_repro.run.checkpoint.modules import slots_of
+from ddp_repro.run.checkpoint.search import Found
 from ddp_repro.run.checkpoint.sharded import FOLDER, is_sharded, load_sharded, meshes_of
 from ddp_repro.run.checkpoint.snapshot import unspread
 
@@ -22,17 +23,19 @@ if TYPE_CHECKING:
 class Store:
     """Reads tensors of a checkpoint that was found whole. Raises ``ReproError`` where one is not there after all."""
 
-    def __init__(self, path: Path, rank: int | None, document: Mapping[str, Any], contents: "Contents") -> None:
+    def __init__(self, found: Found, rank: int | None, document: Mapping[str, Any], contents: "Contents") -> None:
+        path, names = found.path, found.manifest.files
         self._files: dict[str, tuple[Any, str]] = {}
         self._path = path
         with self._reading():
-            for file in sorted(path.glob("*.safetensors")):
-                if not file.name.startswith("rank-"):
-                    self._open(file, f"{file.stem}/")
-            for number in {0, rank} - {None}:  # a rank's own replaces what all share
-                if (path / f"rank-{number}.safetensors").is_file():
-                    self._open(path / f"rank-{number}.safetensors", "")
-            missing = [key for key in _keys("$tensor", document) if key not in self._files]
+            for name in sorted(names):
+                if name.endswith(".safetensors") and not name.startswith(("rank-", f"{FOLDER}/")):
+                    self._open(path / name, f"{name.removesuffix('.safetensors')}/")
+            own = f"rank-{rank}.safetensors"
+            if own in names:  # what it holds replaces what all share
+                self._open(path / own, "")
+            needed = _keys("$tensor", document if rank is not None else {**document, "rng": {}})
+            missing = [key for key in needed if key not in self._files]
         if missing:
             raise ReproError(f"{path} has no tensor {missing[0]}", hint="take an older checkpoint")
         self._sharded = self._load_sharded(document, contents)
