@@ -63,6 +63,7 @@ class Rows:
 
 @contextlib.contextmanager
 def observing(capture: str = "step") -> Iterator[tuple[Rows, Recorder]]:
+    gc.collect()  # optimizers that other tests left in cycles would be found, as those of a script are
     rows = Rows()
     with watch(Recorder(rows), capture=capture) as recorder:  # type: ignore[arg-type]
         yield rows, recorder
