@@ -86,6 +86,9 @@ def _leave_the_driver(rank: RankCommand, pass_fds: Sequence[int]) -> None:
         logger.handlers.clear()
     _take_environment(rank.environ)
     torch.set_num_threads(int(rank.environ.get("OMP_NUM_THREADS", os.cpu_count() or 1)))
+    torch.default_generator.seed()  # as in a fresh process, where nobody seeded
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
     inductor.deterministic = rank.environ.get("TORCHINDUCTOR_DETERMINISTIC") == "1"
 
 
