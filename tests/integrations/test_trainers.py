@@ -204,6 +204,8 @@ def assert_shards(ranks: list[list[Observation]], loader: str) -> None:
 def test_noise_in_the_batches_of_a_rank_is_placed(name: str, tmp_path: Path) -> None:
     case, done = CASES[name], checked(name, tmp_path, "--fault noise")
     assert first(done) == ("launches", 0, [1], "data", f"{case.loader}.batch{case.parts[0]}")
+    assert done.verdict is not None
+    assert done.verdict["findings"][0]["cause"] == "data-content"
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -237,11 +237,11 @@ def iterable() -> Final:
 def sync_batch_norm() -> Final:
     """Holds torch to refusing it on CPU, wrapped and bare: where it runs one day, this case has to train it."""
     torch.manual_seed(7)
-    model = nn.SyncBatchNorm.convert_sync_batchnorm(net())
-    with pytest.raises(ValueError, match="^SyncBatchNorm layers only work with GPU modules$"):
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(net())  # type: ignore[no-untyped-call]
+    with pytest.raises(ValueError, match=r"^SyncBatchNorm layers only work with GPU modules$"):
         DistributedDataParallel(model)
     optimizer = sgd(model)
-    with pytest.raises(ValueError, match="^SyncBatchNorm expected input tensor to be on GPU or XPU or privateuseone$"):
+    with pytest.raises(ValueError, match=r"^SyncBatchNorm expected input tensor to be on GPU or XPU or privateuseone$"):
         step(model, optimizer, next(batches()))
     model.eval()
     step(model, optimizer, next(batches()))
