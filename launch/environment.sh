@@ -3,6 +3,8 @@
 # pyproject.toml say.
 #   PYTHON=python3.12            the interpreter to make it with (default: python3)
 #   DDP_REPRO_VENV=/path/to/it   where it lies (default: .venv in the checkout)
+# What is installed is base (the project alone), dev (and what its tests need) or integrations (and other trainers):
+# each has all that the one before it has.
 
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
 venv=${DDP_REPRO_VENV:-$root/.venv}
@@ -66,12 +68,24 @@ usable_stamp() {
     fi
 }
 
-# Whether that is enough. $1: stamp, $2: fingerprint, $3: extra
-is_enough() {
-    [[ $1 == "$2 dev" || $1 == "$2 $3" ]]
+# Prints the extra that has all of both. $1, $2: extras
+larger_extra() {
+    local extra
+    for extra in integrations dev; do
+        if [[ $1 == "$extra" || $2 == "$extra" ]]; then
+            printf '%s\n' "$extra"
+            return
+        fi
+    done
+    printf 'base\n'
 }
 
-# $1: base or dev. Afterwards $venv/bin/python runs the project, installed with that extra or with more.
+# Whether that is enough. $1: stamp, $2: fingerprint, $3: extra
+is_enough() {
+    [[ $1 == "$2 $(larger_extra "$3" "${1##* }")" ]]
+}
+
+# $1: the extra. Afterwards $venv/bin/python runs the project, installed with that extra or with more.
 ensure_environment() {
     local extra=$1 python wanted installed
     python=$(checked_python)
@@ -87,8 +101,8 @@ ensure_environment() {
         rm -f -- "$stamp"
         if [[ -z $installed ]]; then
             make_venv "$python"
-        elif [[ $installed == *" dev" ]]; then
-            extra=dev
+        else
+            extra=$(larger_extra "$extra" "${installed##* }")
         fi
         install_project "$extra"
         printf '%s %s\n' "$wanted" "$extra" >"$stamp"
@@ -96,12 +110,13 @@ ensure_environment() {
     exec 9>&-
 }
 
-# $1: base or dev
+# $1: the extra
 install_project() {
     local project=$root
-    if [[ $1 == dev ]]; then
-        project+="[dev]"
-    fi
+    case $1 in
+        dev) project+="[dev]" ;;
+        integrations) project+="[dev,integrations]" ;;
+    esac
     "$venv/bin/python" -m pip install --disable-pip-version-check --quiet -c "$root/constraints.txt" -e "$project" >&2 ||
         give_up "Installing into $venv failed (see above); the next call starts afresh."
 }

@@ -57,14 +57,25 @@ def run(
     extra: Mapping[str, str] | None = None,
     timeout_s: float = 240,
     real: bool = False,
+    imported: tuple[str, ...] = (),
 ) -> Done:
-    """Run ``command``; where ``output.dir`` is among the overrides, its verdict is read."""
-    done = call([command, *overrides], cwd=cwd, environ=environment(extra), timeout_s=timeout_s, real=real)
+    """Run ``command``; where ``output.dir`` is among the overrides, its verdict is read.
+
+    ``imported`` are slow modules that its forks need not import again: they were then imported before observing began.
+    """
+    words, environ = [command, *overrides], environment(extra)
+    done = call(words, cwd=cwd, environ=environ, timeout_s=timeout_s, real=real, imported=imported)
     return Done(code=done.returncode, stdout=done.stdout, stderr=done.stderr, verdict=read_verdict(cwd, overrides))
 
 
 def call(
-    words: Sequence[str], *, cwd: Path, environ: Mapping[str, str], timeout_s: float = 240, real: bool = False
+    words: Sequence[str],
+    *,
+    cwd: Path,
+    environ: Mapping[str, str],
+    timeout_s: float = 240,
+    real: bool = False,
+    imported: tuple[str, ...] = (),
 ) -> "subprocess.CompletedProcess[str]":
     """Run what a person would type after ``python -m ddp_repro.``, to its end."""
     if real:
@@ -73,9 +84,8 @@ def call(
             command, cwd=cwd, env=dict(environ), capture_output=True, text=True, timeout=timeout_s, check=False
         )
     hash_seed = None if any(word.startswith("workload=script") for word in words) else "0"
-    return client.run(
-        [f"ddp_repro.{words[0]}", *words[1:]], cwd=cwd, environ=environ, timeout_s=timeout_s, hash_seed=hash_seed
-    )
+    line = [f"ddp_repro.{words[0]}", *words[1:]]
+    return client.run(line, cwd=cwd, environ=environ, timeout_s=timeout_s, hash_seed=hash_seed, imported=imported)
 
 
 def read_verdict(cwd: Path, overrides: Sequence[str]) -> dict[str, Any] | None:

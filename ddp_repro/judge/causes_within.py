@@ -83,8 +83,10 @@ WITHIN_A_LAUNCH: Final[dict[str, Cause]] = {
     ),
     "evaluation-padding": Cause(
         title="evaluation counts samples twice",
-        message="{loader}, pass {pass}: {counts} to fill up the shards, and an evaluation counts them twice",
-        advice="evaluate over the data set without padding (every rank all of it, or shards of unequal length)",
+        message="{loader}, pass {pass}: {counts} to fill up the shards, and an evaluation counts them twice unless it "
+        "takes them out again",
+        advice="take them out, as Accelerate's gather_for_metrics does, or evaluate over the data set without padding "
+        "(every rank all of it, or shards of unequal length)",
     ),
     "epoch-order": Cause(
         title="every epoch has the same order",

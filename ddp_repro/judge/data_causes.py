@@ -31,7 +31,7 @@ def data_cause(evidence: Evidence) -> Told:
     library = _unseeded(evidence)
     if library:
         return "unseeded-library", {"library": library}
-    if hash_seed_unset(evidence) and _only_discrete(evidence):
+    if hash_seed_unset(evidence) and _only_discrete(evidence) and not _on_one_rank(evidence):
         return "hash-seed", {}
     return "data-content", {"generators": generators(evidence)}
 
@@ -154,6 +154,11 @@ def hash_seed_unset(evidence: Evidence) -> bool:
 def _has_no_hash_seed(identity: Mapping[str, Any]) -> bool:
     seeds = [value for name, value in fields_of(identity).items() if name.rpartition(".")[2] == "PYTHONHASHSEED"]
     return bool(identity) and all(seed in _UNSET for seed in seeds)
+
+
+def _on_one_rank(evidence: Evidence) -> bool:
+    """Return whether one rank of several is blamed alone: each process hashes by a seed of its own."""
+    return len(evidence.found.ranks) == 1 < len(evidence.a.traces)
 
 
 def _only_discrete(evidence: Evidence) -> bool:

@@ -173,6 +173,13 @@ def test_the_environment_is_made_once_and_extended_when_needed(checkout: Checkou
     checkout.call("check.sh")
     checkout.call("test.sh", "-k", "a b")
     assert [line for line in checkout.logged() if "ddp_repro" not in line] == ["['-m', 'pytest', '-k', 'a b']"]
+    checkout.call("test.sh", INTEGRATIONS="1")
+    assert checkout.logged() == ["pip a checkout[dev,integrations]", "['-m', 'pytest']"]
+    checkout.call("test.sh")
+    assert checkout.logged() == ["['-m', 'pytest']"]
+    (checkout.root / "pyproject.toml").write_text("changed")
+    checkout.call("check.sh")
+    assert checkout.logged()[0] == "pip a checkout[dev,integrations]"
 
 
 @pytest.mark.parametrize("file", ["constraints.txt", "pyproject.toml"])
@@ -278,7 +285,7 @@ def test_ci_runs_every_step_in_an_environment_of_its_own(checkout: Checkout, tmp
         "called lint-imports",
         "called shellcheck -x .ci/run launch/check.sh launch/environment.sh launch/test.sh",
     ]
-    assert checkout.logged() == ["venv", "pip a checkout[dev]", "['-m', 'pytest']"]
+    assert checkout.logged() == ["venv", "pip a checkout[dev,integrations]", "['-m', 'pytest']"]
     assert list(scratch.iterdir()) == []
     assert not checkout.venv.exists()
 

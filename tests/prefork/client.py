@@ -20,16 +20,26 @@ CONSTRUCTED = {"MKL_DYNAMIC": "FALSE", "OMP_DYNAMIC": "FALSE"}  # what the produ
 
 
 def run(
-    arguments: Sequence[str], *, cwd: Path, environ: Mapping[str, str], timeout_s: float, hash_seed: str | None
+    arguments: Sequence[str],
+    *,
+    cwd: Path,
+    environ: Mapping[str, str],
+    timeout_s: float,
+    hash_seed: str | None,
+    imported: tuple[str, ...] = (),
 ) -> "subprocess.CompletedProcess[str]":
     """Run ``python -m <arguments>`` to its end in a fork of the server that has this ``PYTHONHASHSEED``.
+
+    That server has ``imported`` these modules as well.
 
     Raises `subprocess.TimeoutExpired` after it was ended with what it had started.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         told, tell = os.pipe()
         request = {"module": arguments[0], "arguments": arguments[1:], "cwd": str(cwd), "environ": dict(environ)}
-        socket.send_fds(_server(hash_seed), [json.dumps(request).encode()], [out.fileno(), err.fileno(), tell])
+        socket.send_fds(
+            _server(hash_seed, imported), [json.dumps(request).encode()], [out.fileno(), err.fileno(), tell]
+        )
         os.close(tell)
         code = _wait(told, timeout_s)
         out.seek(0)
@@ -51,12 +61,12 @@ def _wait(told: int, timeout_s: float) -> int:
 
 
 @functools.cache
-def _server(hash_seed: str | None) -> socket.socket:
+def _server(hash_seed: str | None, imported: tuple[str, ...]) -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
     seed = {} if hash_seed is None else {"PYTHONHASHSEED": hash_seed, **CONSTRUCTED}
     process = subprocess.Popen(
-        [sys.executable, "-m", "tests.prefork.server", str(theirs.fileno())],
+        [sys.executable, "-m", "tests.prefork.server", str(theirs.fileno()), *imported],
         cwd=ROOT,
         env={**environ, **FIXED, **seed},
         stdin=subprocess.DEVNULL,

@@ -1,4 +1,4 @@
-"""The server: ``python -m tests.prefork.server <fd>`` forks a command for each request on its socket."""
+"""The server: ``python -m tests.prefork.server <fd> <module> …`` forks a command for each request on its socket."""
 
 import contextlib
 import importlib
@@ -17,7 +17,7 @@ IMPORTED = ("torch", "torch._dynamo", "ddp_repro.cli", "ddp_repro.run.launch", "
 
 def main() -> None:
     requests = socket.socket(fileno=int(sys.argv[1]))
-    for module in IMPORTED:
+    for module in (*IMPORTED, *sys.argv[2:]):
         importlib.import_module(module)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what pytest's Ctrl-C means for commands, pytest says by closing
     requests.send(b"ready")

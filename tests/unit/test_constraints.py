@@ -20,7 +20,8 @@ def test_every_line_is_an_exact_pin() -> None:
 
 def test_every_requirement_is_pinned() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
-    required = [*project["project"]["dependencies"], *project["project"]["optional-dependencies"]["dev"]]
+    groups = project["project"]["optional-dependencies"].values()
+    required = [*project["project"]["dependencies"], *(requirement for group in groups for requirement in group)]
     pinned = {name_of(line) for line in (ROOT / "constraints.txt").read_text().splitlines()}
 
     assert required

@@ -176,6 +176,8 @@ def test_labels_ordered_by_hash_are_told_from_noise() -> None:
     found = diagnosed(CLEAN, labels, **unset)
     assert (found.cause, found.name) == ("hash-seed", f"{LOADER}.batch[1]")
     assert "PYTHONHASHSEED" in found.message
+    on_one_rank = {**CLEAN, 1: labels[1]}
+    assert diagnosed(CLEAN, on_one_rank, **unset).cause == "data-content"  # each process has a hash seed of its own
     assert diagnosed(CLEAN, images, **unset).cause == "data-content"
     assert "PYTHONHASHSEED is not set" in diagnosed(CLEAN, images, **unset).message
     assert diagnosed(CLEAN, labels).cause == "data-content"

@@ -234,7 +234,22 @@ def iterable() -> Final:
     return list(model.parameters())
 
 
+def sync_batch_norm() -> Final:
+    """Holds torch to refusing it on CPU, wrapped and bare: where it runs one day, this case has to train it."""
+    torch.manual_seed(7)
+    model = nn.SyncBatchNorm.convert_sync_batchnorm(net())  # type: ignore[no-untyped-call]
+    with pytest.raises(ValueError, match=r"^SyncBatchNorm layers only work with GPU modules$"):
+        DistributedDataParallel(model)
+    optimizer = sgd(model)
+    with pytest.raises(ValueError, match=r"^SyncBatchNorm expected input tensor to be on GPU or XPU or privateuseone$"):
+        step(model, optimizer, next(batches()))
+    model.eval()
+    step(model, optimizer, next(batches()))
+    return list(model.parameters())
+
+
 CASES: dict[str, Callable[[], Final]] = {
+    "sync_batch_norm": sync_batch_norm,
     "manual_loop": manual_loop,
     "fsdp": fsdp,
     "zero": zero,
@@ -341,7 +356,7 @@ def test_observing_moves_no_bit(world: World, case: str) -> None:
     assert_bits_stay(world, case)
 
 
-UNDER_DDP = [name for name in CASES if name not in {"manual_loop", "fsdp"}]
+UNDER_DDP = [name for name in CASES if name not in {"manual_loop", "fsdp", "sync_batch_norm"}]
 
 
 @pytest.mark.parametrize("case", UNDER_DDP)
@@ -371,6 +386,14 @@ def test_a_manual_loop_shows_what_its_ranks_do_not_reduce(world: World) -> None:
     assert unequal(ranks, "init") == set()
     assert unequal(ranks, "grad_local") == names
     assert unequal(ranks, "grad_reduced") == unequal(ranks, "grad_step") == unequal(ranks, "param") == {"2.bias"}
+
+
+def test_what_torch_refuses_is_refused_under_observation_and_training_goes_on(world: World) -> None:
+    for rows in world.ranks("sync_batch_norm"):
+        assert {row.name for row in seen(rows, "param")} == {
+            f"{n}.{kind}" for n in range(3) for kind in ("weight", "bias")
+        }
+        assert {row.step for row in seen(rows, "loss")} == {0}
 
 
 def test_shards_are_seen_with_their_placement_where_the_optimizer_gets_them(world: World) -> None:
