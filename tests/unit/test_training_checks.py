@@ -23,7 +23,11 @@ from ddp_repro.workload import digits
 from ddp_repro.workload.factory import _check
 
 MODEL = nn.Linear(2, 1)
-SGD_OF_MODEL = SGD(MODEL.parameters(), lr=0.1)
+
+
+def sgd() -> Optimizer:
+    """Return an optimizer that lives no longer than a test: one that is there is one that other tests observe."""
+    return SGD(MODEL.parameters(), lr=0.1)
 
 
 class Stream(IterableDataset[int]):
@@ -36,23 +40,26 @@ def giving(value: Any) -> Callable[..., Any]:
 
 
 @pytest.mark.parametrize(
-    ("check", "part", "told"),
+    ("check", "made", "told"),
     [
-        (checked_loss, 0.5, "loss returned float"),
-        (checked_loss, MODEL(torch.ones(8, 2)), "shape [8, 1]"),
-        (checked_loss, torch.ones(()), "has no gradient"),
-        (checked_optimizer, LBFGS(MODEL.parameters()), "LBFGS needs a closure"),
-        (checked_optimizer, MODEL, "optimizer returned Linear"),
-        (checked_scheduler, ReduceLROnPlateau(SGD_OF_MODEL), "ReduceLROnPlateau needs a metric"),
-        (checked_scheduler, 0.1, "scheduler returned float"),
-        (checked_loader, [1, 2], "train_loader returned list"),
-        (checked_loader, DataLoader(Stream()), "no length: its data set is an iterable one (Stream)"),
-        (lambda metric: measured(metric, MODEL, None), None, "needs a metric"),
-        (lambda metric: measured(metric, MODEL, None), giving(0.5), "metric returned float"),
-        (lambda metric: measured(metric, MODEL, None), giving((torch.ones(3), 3)), "metric returned tuple"),
+        (checked_loss, lambda: 0.5, "loss returned float"),
+        (checked_loss, lambda: MODEL(torch.ones(8, 2)), "shape [8, 1]"),
+        (checked_loss, lambda: torch.ones(()), "has no gradient"),
+        (checked_optimizer, lambda: LBFGS(MODEL.parameters()), "LBFGS needs a closure"),
+        (checked_optimizer, lambda: MODEL, "optimizer returned Linear"),
+        (checked_scheduler, lambda: ReduceLROnPlateau(sgd()), "ReduceLROnPlateau needs a metric"),
+        (checked_scheduler, lambda: 0.1, "scheduler returned float"),
+        (checked_loader, lambda: [1, 2], "train_loader returned list"),
+        (checked_loader, lambda: DataLoader(Stream()), "no length: its data set is an iterable one (Stream)"),
+        (lambda metric: measured(metric, MODEL, None), lambda: None, "needs a metric"),
+        (lambda metric: measured(metric, MODEL, None), lambda: giving(0.5), "metric returned float"),
+        (lambda metric: measured(metric, MODEL, None), lambda: giving((torch.ones(3), 3)), "metric returned tuple"),
     ],
 )
-def test_what_cannot_be_trained_with_is_refused(check: Callable[[Any], Any], part: Any, told: str) -> None:
+def test_what_cannot_be_trained_with_is_refused(
+    check: Callable[[Any], Any], made: Callable[[], Any], told: str
+) -> None:
+    part = made()
     with pytest.raises(ReproError) as refused:
         check(part)
     assert told in str(refused.value)
@@ -68,10 +75,11 @@ class Closing(Optimizer):
     def step(self, closure: Any = None) -> None: ...  # type: ignore[override]
 
 
-@pytest.mark.parametrize("optimizer", [SGD_OF_MODEL, Closing()])
-def test_what_can_be_trained_with_passes(optimizer: Optimizer) -> None:
+@pytest.mark.parametrize("made", [sgd, Closing])
+def test_what_can_be_trained_with_passes(made: Callable[[], Optimizer]) -> None:
+    optimizer = made()
     assert checked_optimizer(optimizer) is optimizer
-    assert checked_scheduler(StepLR(SGD_OF_MODEL, 1))
+    assert checked_scheduler(StepLR(sgd(), 1))
     assert checked_loader(DataLoader(TensorDataset(torch.ones(3))))
     assert checked_loss(MODEL(torch.ones(1, 2))).numel() == 1
     assert measured(giving((torch.tensor(2.5), torch.tensor(3))), MODEL, None) == (2.5, 3)
