@@ -40,7 +40,18 @@ class CaptureLevel(Enum):
     """How much of a launch is observed."""
 
     step = "step"
+    module = "module"
+    op = "op"
     off = "off"
+
+
+class KeptPart(Enum):
+    """Of which part of a step operators' tensors are kept in files, with ``capture=op``."""
+
+    none = "none"
+    forward = "forward"
+    backward = "backward"
+    optimizer = "optimizer"
 
 
 class Seeding(Enum):
@@ -72,9 +83,17 @@ class CaptureConfig:
 
     ``boundary`` says before which steps all that a step starts from is recorded, for runs that are stopped there;
     with ``boundary_at`` before these (optimizer steps done before them).
+
+    ``steps`` are the first and the last step (optimizer steps done before it) whose modules and operators are observed;
+    empty: all. Their rows take at most ``limit_mb`` a rank. ``keep`` says of which part of those steps operators'
+    tensors are kept in files, within ``keep_mb`` a step and rank (both in MiB).
     """
 
     level: CaptureLevel = CaptureLevel.step
+    steps: list[int] = field(default_factory=list)
+    limit_mb: int = 1024
+    keep: KeptPart = KeptPart.none
+    keep_mb: int = 256
     boundary: BoundaryCapture = BoundaryCapture.none
     boundary_at: list[int] = field(default_factory=list)
 
@@ -250,7 +269,7 @@ class CompareConfig:
 
 OPERATIONAL = (
     "output", "launches", "twins", "compare", "judge", "checkpoint", "resume", "capture.boundary",
-    "capture.boundary_at", "launcher.timeout_s", "launcher.grace_s",
+    "capture.boundary_at", "capture.keep", "capture.keep_mb", "launcher.timeout_s", "launcher.grace_s",
 )  # fmt: skip
 
 

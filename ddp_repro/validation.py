@@ -2,7 +2,16 @@
 
 from dataclasses import replace
 
-from ddp_repro.config import Backend, CaptureLevel, EpochGuard, RecordConfig, Seeding, is_script
+from ddp_repro.config import (
+    Backend,
+    CaptureConfig,
+    CaptureLevel,
+    EpochGuard,
+    KeptPart,
+    RecordConfig,
+    Seeding,
+    is_script,
+)
 from ddp_repro.errors import ReproError
 from ddp_repro.run.determinism import check_ranges
 from ddp_repro.workload.script import check_file, read_script
@@ -34,6 +43,7 @@ def validate_launch(config: RecordConfig) -> None:
     if config.data.persistent_workers and config.data.num_workers == 0:
         raise ReproError("data.persistent_workers=true needs workers.", hint="Set data.num_workers to 1 or more.")
     _validate_guard(config)
+    _validate_capture(config.capture)
     check_ranges(config.determinism)
     validate_level(config.level)
     if is_script(config):
@@ -52,6 +62,26 @@ def _validate_guard(config: RecordConfig) -> None:
             f"epoch_guard={config.epoch_guard.value} would do nothing: with capture=off no loader is watched.",
             hint="Use capture=step, or leave epoch_guard out.",
         )
+
+
+def _validate_capture(capture: CaptureConfig) -> None:
+    """Raise ReproError for steps that are none, and for keys that would do nothing at the level of capture."""
+    detailed = capture.level in (CaptureLevel.module, CaptureLevel.op)
+    if capture.steps and (len(capture.steps) != 2 or not 0 <= capture.steps[0] <= capture.steps[1]):
+        raise ReproError(
+            f"capture.steps={capture.steps} is not possible.",
+            hint="Give the first and the last step, counted from 0: capture.steps=[10,20]",
+        )
+    if capture.steps and not detailed:
+        raise ReproError(
+            f"capture.steps={capture.steps} would do nothing with capture={capture.level.value}.",
+            hint="Use capture=module or capture=op.",
+        )
+    if capture.keep is not KeptPart.none and capture.level is not CaptureLevel.op:
+        raise ReproError(f"capture.keep={capture.keep.value} would do nothing.", hint="Use it with capture=op.")
+    for key, value in {"capture.limit_mb": capture.limit_mb, "capture.keep_mb": capture.keep_mb}.items():
+        if value < 1:
+            raise ReproError(f"{key}={value} is not possible.", hint=f"Set {key} to 1 (MiB) or more.")
 
 
 def _validate_script(config: RecordConfig) -> None:

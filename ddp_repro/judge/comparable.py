@@ -19,6 +19,7 @@ from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
 
 _IMPLEMENTATION: Final = re.compile(r"(?:.*\.)?group\d+\.(foreach|fused|capturable|differentiable)", re.DOTALL)
+_DETAILED: Final = ("forward", "op", "collective")
 _LAYOUT: Final = re.compile(r"(?:.*\.)?bucket_layout", re.DOTALL)
 
 LeaveOut = Callable[[Marked, Marked], None]
@@ -70,10 +71,26 @@ def _leave_out_workers(a: Marked, b: Marked) -> None:
 
 
 def _leave_out_of_twins(a: Marked, b: Marked) -> None:
+    _leave_out_capture(a, b)
     leave_out_evaluation(a, b)
     leave_out_unused(a, b)
     _leave_out_forwards(a, b)
     _leave_out_settings(a, b)
+
+
+def _leave_out_capture(a: Marked, b: Marked) -> None:
+    """Leave out modules and operators where the levels of capture differ, or the steps that were observed so."""
+    told = [_detailed_steps(side.trace) for side in (a, b)]
+    if a.trace.meta.capture == b.trace.meta.capture and told[0] == told[1]:
+        return
+    for side in (a, b):
+        codes = [code for code, phase in enumerate(side.trace.phases) if phase in _DETAILED]
+        side.leave_out(np.isin(side.trace.phase, codes), Reason.CAPTURE)
+
+
+def _detailed_steps(trace: Trace) -> set[int]:
+    codes = [code for code, phase in enumerate(trace.phases) if phase in _DETAILED]
+    return set(np.unique(trace.step[np.isin(trace.phase, codes)]).tolist())
 
 
 def _leave_out_forwards(a: Marked, b: Marked) -> None:

@@ -19,6 +19,7 @@ class Reason(StrEnum):
     WORKERS = "of the workers themselves, whose number differs"
     UNUSED = "of generators that nothing drew from"
     END = "of how ranks ended (validation that only one made, buffers that its forwards broadcast)"
+    CAPTURE = "of modules and operators, which not both were observed in"
     SETTING = "that tell a setting (bucket layout, implementation of the optimizer)"
 
 

@@ -110,7 +110,7 @@ def modules_holding(parameters: list[torch.Tensor]) -> list[tuple[nn.Module, lis
     """
     places = {id(parameter): place for place, parameter in enumerate(parameters)}
     found = []
-    for module in map(_unwrapped, root_modules() if parameters else []):
+    for module in map(unwrapped, root_modules() if parameters else []):
         slots = parameter_slots(module, "")
         held = [places[id(slot.owner[slot.key])] for slot in slots if id(slot.owner[slot.key]) in places]
         if held:
@@ -125,7 +125,7 @@ def modules_holding(parameters: list[torch.Tensor]) -> list[tuple[nn.Module, lis
     return holding
 
 
-def _unwrapped(module: nn.Module) -> nn.Module:
+def unwrapped(module: nn.Module) -> nn.Module:
     """Return what a wrapper around a whole model holds; another module as it is."""
     inside: nn.Module | None = module
     while inside is not None:

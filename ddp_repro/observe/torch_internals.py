@@ -7,13 +7,15 @@ in the iterators of a loader, in the loop of a loader's worker, in DDP's state. 
 # ruff: noqa: SLF001 -- gathering the private names of torch is what this module is for
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 
 import torch
 import torch.autograd
 from torch.nn.parallel import DistributedDataParallel
-from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+from torch.utils import _python_dispatch
+from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 from torch.utils.data import DataLoader, _utils
 from torch.utils.data import dataloader as _dataloader
 
@@ -51,6 +53,11 @@ _EXPECTED: Final = (
     (DistributedDataParallel, "_get_ddp_logging_data"),
     (DistributedDataParallel, INSIDE_FORWARD),
     (torch, "_disable_dynamo"),
+    (torch._C, "_current_autograd_node"),
+    (torch._C._autograd, "_get_sequence_nr"),
+    (_python_dispatch, "_get_current_dispatch_mode_stack"),
+    (_python_dispatch, "_push_mode"),
+    (_python_dispatch, "_pop_mode"),
 )
 
 
@@ -190,3 +197,63 @@ def device_generators() -> list[tuple[str, torch.Generator]]:
     if not torch.cuda.is_initialized():  # type: ignore[no-untyped-call]
         return []
     return [(f"cuda:{index}", generator) for index, generator in enumerate(torch.cuda.default_generators)]
+
+
+def default_generator(device: Any) -> torch.Generator | None:
+    """Return the generator that operators on ``device`` (``None``: the host) draw from where none is given."""
+    kind = torch.device("cpu" if device is None else device)
+    if kind.type == "cpu":
+        return torch.default_generator
+    known = dict(device_generators())
+    return known.get(f"{kind.type}:{kind.index or 0}")
+
+
+# -- operators
+
+
+def current_node() -> Any:
+    """Return the node of the autograd graph that this thread executes; ``None`` outside of a backward."""
+    return torch._C._current_autograd_node()
+
+
+def next_node_number() -> int:
+    """Return the number that the next node of the autograd graph gets that this thread makes."""
+    return int(torch._C._autograd._get_sequence_nr())
+
+
+def node_number(node: Any) -> int:
+    """Return the number that a node of the autograd graph got when it was made."""
+    return int(node._sequence_nr())
+
+
+def memory_of(tensor: torch.Tensor) -> int:
+    """Return the address of the memory that a tensor is a part of; 0 where it has none."""
+    try:
+        return tensor.untyped_storage().data_ptr()
+    except (RuntimeError, NotImplementedError):
+        return 0
+
+
+@contextmanager
+def without_modes() -> Iterator[None]:
+    """Take all dispatch modes off the stack while the context lasts; what is pushed meanwhile is below them then."""
+    taken = []
+    while _python_dispatch._get_current_dispatch_mode() is not None:
+        taken.append(_python_dispatch._pop_mode())
+    try:
+        yield
+    finally:
+        for mode in reversed(taken):
+            _python_dispatch._push_mode(mode)
+
+
+def take_out(mode: TorchDispatchMode) -> None:
+    """Take one mode off the stack, wherever it stands. Raises ``LookupError`` where it is not on it."""
+    if not any(one is mode for one in _python_dispatch._get_current_dispatch_mode_stack()):
+        raise LookupError("the mode is not on the stack")
+    above = []
+    while _python_dispatch._get_current_dispatch_mode() is not mode:
+        above.append(_python_dispatch._pop_mode())
+    mode.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+    for one in reversed(above):
+        _python_dispatch._push_mode(one)

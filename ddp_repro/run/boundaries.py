@@ -1,7 +1,9 @@
-"""Before which steps a rank records all that the step starts from."""
+"""In which steps a rank observes more than usual: what a step starts from, its modules, its operators."""
 
-from ddp_repro.config import BoundaryCapture, CaptureConfig
+from ddp_repro.config import BoundaryCapture, CaptureConfig, KeptPart
 from ddp_repro.observe.boundary import Wanted, no_boundary
+from ddp_repro.observe.window import MIB, Window
+from ddp_repro.trace.layout import LaunchFolder
 
 
 def boundaries(capture: CaptureConfig) -> Wanted:
@@ -12,6 +14,19 @@ def boundaries(capture: CaptureConfig) -> Wanted:
         return _Once()
     wanted = frozenset(capture.boundary_at)
     return lambda step: not wanted or step in wanted
+
+
+def window(capture: CaptureConfig, folder: LaunchFolder, rank: int) -> Window:
+    """Return in which steps modules and operators are observed, and the room for that."""
+    first, last = capture.steps or (0, None)
+    return Window(
+        first=first,
+        last=last,
+        limit_bytes=capture.limit_mb * MIB,
+        keep=None if capture.keep is KeptPart.none else capture.keep.value,
+        keep_bytes=capture.keep_mb * MIB,
+        keep_at=lambda step: folder.tensors(rank, step),
+    )
 
 
 class _Once:

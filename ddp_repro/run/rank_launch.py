@@ -14,7 +14,7 @@ from ddp_repro.observe.digest import tensor_digest
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.watch import watch
 from ddp_repro.run import determinism
-from ddp_repro.run.boundaries import boundaries
+from ddp_repro.run.boundaries import boundaries, window
 from ddp_repro.run.course import Course
 from ddp_repro.run.identity import Seen, rank_identity
 from ddp_repro.run.processes import MARK
@@ -108,6 +108,7 @@ def _train(rank: _Rank, workload: Workload) -> None:
             capture=meta.capture,
             epoch_guard=rank.config.epoch_guard.value,
             boundaries=boundaries(rank.config.capture),
+            window=window(rank.config.capture, rank.folder, rank.place.rank),
         ):
             _train_and_tell(rank, workload, recorder)
         reason = "finished"

@@ -15,7 +15,7 @@ from ddp_repro.observe.ends import Ends
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.watch import watch
 from ddp_repro.run import determinism
-from ddp_repro.run.boundaries import boundaries
+from ddp_repro.run.boundaries import boundaries, window
 from ddp_repro.run.departure import watch_departure, watch_vanishing
 from ddp_repro.run.determinism import Determinism
 from ddp_repro.run.environment import THREAD_VARIABLES
@@ -97,6 +97,7 @@ class ScriptWatch:
             capture=config.capture.level.value,
             epoch_guard=config.epoch_guard.value,
             boundaries=boundaries(config.capture),
+            window=window(config.capture, self._rank.folder, self._rank.rank),
         )
 
     def finish(self) -> None:

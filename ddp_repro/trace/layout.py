@@ -36,6 +36,10 @@ class LaunchFolder:
         """Return what ``rank`` ended with."""
         return self.path / f"rank-{rank}.final.json"
 
+    def tensors(self, rank: int, step: int) -> Path:
+        """Return the tensors of operators that ``rank`` kept in a step."""
+        return self.path / f"rank-{rank}.step-{step}.safetensors"
+
     def ranks(self) -> list[int]:
         """Return the ranks that left a trace or an identity here, in order."""
         found = {_number(file.name, "rank-") for file in _entries(self.path) if _is_of_rank(file.name)}
