@@ -12,15 +12,17 @@ from ddp_repro.cli import Command, run_command
 from ddp_repro.config import CheckConfig
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.judge.findings import Variant as Twin
-from ddp_repro.judge.judgement import Rules
+from ddp_repro.judge.judgement import Rules, judge
 from ddp_repro.report.progress import Progress
-from ddp_repro.report.verdict import Context
+from ddp_repro.report.verdict import Context, verdict_document
 from ddp_repro.run.driver import Interrupted, Invocation
 from ddp_repro.run.launch import Plan, make_launches
 from ddp_repro.run.place import place_run
 from ddp_repro.run.variants import Variant, variants
+from ddp_repro.second_look import Looking, look_again
+from ddp_repro.trace.document import write_json
 from ddp_repro.validation import validate_launch
-from ddp_repro.verdict import judge_and_tell, load_launches
+from ddp_repro.verdict import load_launches, tell
 
 
 def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
@@ -46,7 +48,12 @@ def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
         ignore=tuple(config.judge.ignore),
     )
     context = Context(run=folder, command=invocation.text, level=config.level)
-    return judge_and_tell(load_launches(folder.launches()), rules, context)
+    judgement = judge(load_launches(folder.launches()), rules)
+    write_json(folder.verdict, verdict_document(judgement, context))  # whatever the second look comes to
+    with suppress(Interrupted), Progress(enabled=config.output.progress, noun="second look, launch") as progress:
+        command = Looking(config=config, invocation=invocation, folder=folder, watcher=progress)
+        judgement = look_again(judgement, command)
+    return tell(judgement, context)
 
 
 def _judged(planned: Sequence[Variant]) -> tuple[Twin, ...]:

@@ -209,10 +209,12 @@ class CheckConfig(RecordConfig):
     """Repeated launches of the same thing, and the rules by which they are judged.
 
     ``twins`` holds lists of overrides: variants that must not differ. ``launches`` None is 2, or 1 for each variant.
+    ``second_look`` has a step in which launches part launched again, to find the operator.
     """
 
     launches: int | None = None
     twins: list[list[str]] = field(default_factory=list)
+    second_look: bool = True
     compare: CompareRules = field(default_factory=CompareRules)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
 
@@ -268,7 +270,7 @@ class CompareConfig:
 
 
 OPERATIONAL = (
-    "output", "launches", "twins", "compare", "judge", "checkpoint", "resume", "capture.boundary",
+    "output", "launches", "twins", "second_look", "compare", "judge", "checkpoint", "resume", "capture.boundary",
     "capture.boundary_at", "capture.keep", "capture.keep_mb", "launcher.timeout_s", "launcher.grace_s",
 )  # fmt: skip
 

@@ -12,14 +12,13 @@ from ddp_repro.judge.finals import common_ends
 from ddp_repro.judge.forwards import common_forwards
 from ddp_repro.judge.leftout import Marked, Reason, marked
 from ddp_repro.judge.loaders import leave_out_evaluation, leave_out_workers
-from ddp_repro.judge.rows import Index, unified
+from ddp_repro.judge.rows import Index, Mask, unified
 from ddp_repro.judge.unused import leave_out_unused
 from ddp_repro.judge.wording import counted
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
 
 _IMPLEMENTATION: Final = re.compile(r"(?:.*\.)?group\d+\.(foreach|fused|capturable|differentiable)", re.DOTALL)
-_DETAILED: Final = ("forward", "op", "collective")
 _LAYOUT: Final = re.compile(r"(?:.*\.)?bucket_layout", re.DOTALL)
 
 LeaveOut = Callable[[Marked, Marked], None]
@@ -40,7 +39,7 @@ def as_twins(a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
 
 
 def as_same(a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
-    """Return two launches of the same thing without the states of generators that nothing drew from."""
+    """Return two launches of the same thing without the states of generators that nothing drew from, and operators."""
     return _without(a, b, leave_out_unused)
 
 
@@ -59,6 +58,7 @@ def _without(a: Launch, b: Launch, leave_out: LeaveOut) -> tuple[Launch, Launch,
     left_out: LeftOut = Counter()
     for rank in a.traces.keys() & b.traces.keys():
         one, other = marked(a.traces[rank]), marked(b.traces[rank])
+        _leave_out_operators(one, other)
         leave_out(one, other)
         traces_a[rank], traces_b[rank] = one.kept(), other.kept()
         left_out += one.counts + other.counts
@@ -78,19 +78,25 @@ def _leave_out_of_twins(a: Marked, b: Marked) -> None:
     _leave_out_settings(a, b)
 
 
-def _leave_out_capture(a: Marked, b: Marked) -> None:
-    """Leave out modules and operators where the levels of capture differ, or the steps that were observed so."""
-    told = [_detailed_steps(side.trace) for side in (a, b)]
-    if a.trace.meta.capture == b.trace.meta.capture and told[0] == told[1]:
-        return
+def _leave_out_operators(a: Marked, b: Marked) -> None:
+    """Leave out what operators read and left: memory that nothing was written to yet may hold anything there."""
     for side in (a, b):
-        codes = [code for code, phase in enumerate(side.trace.phases) if phase in _DETAILED]
-        side.leave_out(np.isin(side.trace.phase, codes), Reason.CAPTURE)
+        side.leave_out(_of_phases(side.trace, ("op", "collective")), Reason.OPERATORS)
 
 
-def _detailed_steps(trace: Trace) -> set[int]:
-    codes = [code for code, phase in enumerate(trace.phases) if phase in _DETAILED]
-    return set(np.unique(trace.step[np.isin(trace.phase, codes)]).tolist())
+def _leave_out_capture(a: Marked, b: Marked) -> None:
+    """Leave out modules where the levels of capture differ, or the steps that were observed so."""
+    rows = [_of_phases(side.trace, ("forward",)) for side in (a, b)]
+    steps = [set(side.trace.step[own].tolist()) for side, own in zip((a, b), rows, strict=True)]
+    if a.trace.meta.capture == b.trace.meta.capture and steps[0] == steps[1]:
+        return
+    for side, own in zip((a, b), rows, strict=True):
+        side.leave_out(own, Reason.CAPTURE)
+
+
+def _of_phases(trace: Trace, phases: tuple[str, ...]) -> Mask:
+    found: Mask = np.isin(trace.phase, [code for code, phase in enumerate(trace.phases) if phase in phases])
+    return found
 
 
 def _leave_out_forwards(a: Marked, b: Marked) -> None:

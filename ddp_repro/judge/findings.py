@@ -10,12 +10,31 @@ Severity = Literal["error", "warning"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Distance:
-    """How far two values are apart: the largest distance in units in the last place, over ``elements`` of ``of``."""
+class Element:
+    """One element that differs: its place in the tensor, and both values in full precision and as their bits (hex)."""
 
-    max_ulp: int
+    index: tuple[int, ...]
+    values: tuple[str, str]
+    bits: tuple[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distance:
+    """How far two values are apart, over the ``elements`` of ``of`` that differ in bits.
+
+    ``max_ulp`` and ``median_ulp`` are in units in the last place (``None`` where every one of these pairs has a NaN in
+    it; ``nans`` counts those). Infinity lies one unit beyond the largest number. ``max_abs`` and ``max_rel`` (of the
+    larger of both) are over pairs of finite numbers. ``first`` are the first elements that differ.
+    """
+
+    max_ulp: int | None
     elements: int
     of: int
+    median_ulp: int | None = None
+    max_abs: float | None = None
+    max_rel: float | None = None
+    nans: int = 0
+    first: tuple[Element, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

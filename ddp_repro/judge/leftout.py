@@ -19,7 +19,8 @@ class Reason(StrEnum):
     WORKERS = "of the workers themselves, whose number differs"
     UNUSED = "of generators that nothing drew from"
     END = "of how ranks ended (validation that only one made, buffers that its forwards broadcast)"
-    CAPTURE = "of modules and operators, which not both were observed in"
+    CAPTURE = "of modules, which not both were observed in"
+    OPERATORS = "of operators, which tell where a difference comes from and are none in themselves"
     SETTING = "that tell a setting (bucket layout, implementation of the optimizer)"
 
 

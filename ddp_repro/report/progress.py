@@ -14,7 +14,8 @@ from ddp_repro.judge.wording import counted
 class Progress:
     """Shows how far the launches are; numbers are told from 1, as people count."""
 
-    def __init__(self, *, enabled: bool = True, console: Console | None = None) -> None:
+    def __init__(self, *, enabled: bool = True, console: Console | None = None, noun: str = "launch") -> None:
+        self._noun = noun
         self._console = console or Console(stderr=True, highlight=False)
         self._enabled = enabled
         self._bars: Bars | None = None
@@ -40,13 +41,13 @@ class Progress:
         """Take note that launch number ``launch`` (from 0) of ``of`` was started."""
         self._of, self._steps = of, 0
         if self._bars is not None:
-            self._task = self._bars.add_task(f"launch {launch + 1} of {of}: starting", total=None)
+            self._task = self._bars.add_task(f"{self._noun} {launch + 1} of {of}: starting", total=None)
 
     def step(self, launch: int, step: int, total: int | None) -> None:
         """Show that rank 0 completed its ``step``-th optimizer step of ``total`` (``None``: unknown)."""
         self._steps = step
         if self._bars is not None and self._task is not None:
-            description = f"launch {launch + 1} of {self._of}: step"
+            description = f"{self._noun} {launch + 1} of {self._of}: step"
             self._bars.update(self._task, description=description, completed=step, total=total)
 
     def launch_finished(self, launch: int, outcome: str) -> None:
@@ -55,5 +56,5 @@ class Progress:
             self._bars.remove_task(self._task)
             self._task = None
         if self._enabled:
-            told = f"launch {launch + 1} of {self._of}: {outcome}, {counted(self._steps, 'step')}"
+            told = f"{self._noun} {launch + 1} of {self._of}: {outcome}, {counted(self._steps, 'step')}"
             self._console.print(Text(told), soft_wrap=True)

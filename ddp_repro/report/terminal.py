@@ -111,7 +111,8 @@ def _place(finding: Finding) -> str:
 
 
 def _distance(distance: Distance) -> str:
-    return f"{distance.max_ulp:,} ULP, {distance.elements:,} of {counted(distance.of, 'element')}"
+    ulps = "" if distance.max_ulp is None else f"{distance.max_ulp:,} ULP, "
+    return f"{ulps}{distance.elements:,} of {counted(distance.of, 'element')}"
 
 
 def _brief(finding: Finding, label: str) -> Paragraph:

@@ -95,6 +95,10 @@ def _remove_run(folder: RunFolder) -> None:
                 file.unlink()
         with suppress(OSError):  # something of the user's lies in it
             launch.path.rmdir()
+    for look in folder.looks():
+        _remove_run(look)
+        with suppress(OSError):
+            look.path.rmdir()
     for file in folder.files():
         file.unlink()
 

@@ -40,6 +40,10 @@ class LaunchFolder:
         """Return the tensors of operators that ``rank`` kept in a step."""
         return self.path / f"rank-{rank}.step-{step}.safetensors"
 
+    def kept(self) -> list[Path]:
+        """Return all tensors that were kept here."""
+        return sorted(self.path.glob("rank-*.step-*.safetensors"))
+
     def ranks(self) -> list[int]:
         """Return the ranks that left a trace or an identity here, in order."""
         found = {_number(file.name, "rank-") for file in _entries(self.path) if _is_of_rank(file.name)}
@@ -79,6 +83,14 @@ class RunFolder:
     def checkpoints(self, number: int) -> Path:
         """Return where the ``number``-th training (from 0) that is stopped and restarted saves its checkpoints."""
         return self.path / "checkpoints" / str(number)
+
+    def look(self, number: int) -> "RunFolder":
+        """Return the folder of the ``number``-th further look (from 0) at a step in which launches part."""
+        return RunFolder(self.path / f"second-look-{number}")
+
+    def looks(self) -> "list[RunFolder]":
+        """Return the further looks that are there."""
+        return [RunFolder(path) for path in sorted(self.path.glob("second-look-[0-9]*")) if path.is_dir()]
 
     def launch(self, index: int) -> LaunchFolder:
         """Return the folder of launch ``index`` (from 0)."""

@@ -1,4 +1,5 @@
 import io
+from typing import Any
 
 import pytest
 from rich.console import Console
@@ -6,7 +7,7 @@ from rich.console import Console
 from ddp_repro.report.progress import Progress
 
 
-def run(console: Console, **options: bool) -> None:
+def run(console: Console, **options: Any) -> None:
     with Progress(console=console, **options) as progress:
         for launch in range(2):
             progress.launch_started(launch, 2)

@@ -1,0 +1,121 @@
+"""The first operator whose inputs are equal in two launches and whose output differs: what a second look finds."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import numpy as np
+
+from ddp_repro.trace.observations import Trace
+
+PHASES: Final = ("op", "collective")
+_IN: Final = ".in"
+_OUT: Final = ".out"
+
+Evidence = Literal["output", "input", "path"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Operator:
+    """One call of an operator, as it was observed.
+
+    ``call`` is its name in the step, ``module`` the path of the module (or the parameter) that it works for,
+    ``operator`` its name in torch, ``source`` the line of the user's code, ``node`` the node of the graph whose
+    backward it is part of (empty in a forward); ``reads`` and ``leaves`` are dtypes and shapes.
+    """
+
+    call: str
+    module: str
+    operator: str
+    source: str
+    node: str
+    reads: str
+    leaves: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OperatorDivergence:
+    """The first operator in which two launches part, on one rank, and what shows it.
+
+    ``evidence``: its inputs are equal and its output is not (``output``); its inputs differ, and no operator that was
+    observed made that (``input``); or only one of the launches calls it there (``path``).
+    """
+
+    evidence: Evidence
+    operator: Operator
+    rank: int
+    step: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Call:
+    name: str
+    read: int
+    left: int | None
+
+
+def first_operator(a: Trace, b: Trace, step: int, *, before: int | None = None) -> OperatorDivergence | None:
+    """Return where two traces of a rank part in the operators of ``step``; ``None`` where all are equal.
+
+    With ``before``, a row of ``a``: among the operators that were called before it. One whose output alone differs is
+    the answer wherever it comes: what memory happens to hold, or a number of Python's, can differ before it and do
+    nothing.
+    """
+    calls_a, calls_b = _calls(a, step, before), {call.name: call for call in _calls(b, step, None)}
+    entering: OperatorDivergence | None = None
+    tainted = False
+    for call in calls_a:
+        other = calls_b.get(call.name)
+        if other is None:
+            return entering or _found("path", a, call, step)
+        reads_alike = _equal(a, b, call.read, other.read)
+        leaves_alike = _equal(a, b, call.left, other.left)
+        if reads_alike and not leaves_alike:
+            return _found("output", a, call, step)
+        if not reads_alike and not leaves_alike and not tainted:
+            entering, tainted = _found("input", a, call, step), True
+    return entering
+
+
+def _found(evidence: Evidence, trace: Trace, call: _Call, step: int) -> OperatorDivergence:
+    return OperatorDivergence(evidence=evidence, operator=_operator(trace, call), rank=trace.meta.rank, step=step)
+
+
+def _calls(trace: Trace, step: int, before: int | None) -> list[_Call]:
+    """Return the calls of a step in the order in which they were made."""
+    reads: dict[str, int] = {}
+    leaves: dict[str, int] = {}
+    for row, name in _rows(trace, step):
+        if name.endswith(_IN) and (before is None or row < before):
+            reads[name.removesuffix(_IN)] = row
+        elif name.endswith(_OUT):
+            leaves[name.removesuffix(_OUT)] = row
+    return [_Call(name=name, read=row, left=leaves.get(name)) for name, row in reads.items()]
+
+
+def _rows(trace: Trace, step: int) -> Iterator[tuple[int, str]]:
+    codes = [code for code, phase in enumerate(trace.phases) if phase in PHASES]
+    for row in np.flatnonzero((trace.step == step) & np.isin(trace.phase, codes)):
+        yield int(row), trace.names[trace.name[row]]
+
+
+def _equal(a: Trace, b: Trace, row_a: int | None, row_b: int | None) -> bool:
+    """Return whether two rows have one digest; what was not read on either side says nothing."""
+    if row_a is None or row_b is None:
+        return True
+    return bool((a.digest[row_a] == b.digest[row_b]).all())
+
+
+def _operator(trace: Trace, call: _Call) -> Operator:
+    module, slash, rest = call.name.rpartition("/")
+    reads, _, place = trace.specs[trace.spec[call.read]].rpartition(" at ")
+    source, _, node = place.partition(" by ")
+    return Operator(
+        call=call.name,
+        module=module if slash else "",
+        operator=rest.partition("#")[0],
+        source=source,
+        node=node,
+        reads=reads.strip(),
+        leaves="" if call.left is None else trace.specs[trace.spec[call.left]],
+    )
