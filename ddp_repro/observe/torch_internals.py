@@ -7,6 +7,7 @@ in the iterators of a loader, in the loop of a loader's worker, in DDP's state. 
 # ruff: noqa: SLF001 -- gathering the private names of torch is what this module is for
 
 import inspect
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -232,6 +233,12 @@ def memory_of(tensor: torch.Tensor) -> int:
         return tensor.untyped_storage().data_ptr()
     except (RuntimeError, NotImplementedError):
         return 0
+
+
+def compiles() -> bool:
+    """Tell whether something of this process was given to ``torch.compile``."""
+    compiler = sys.modules.get("torch._dynamo.eval_frame")
+    return bool(getattr(compiler, "cached_backends", None))
 
 
 @contextmanager

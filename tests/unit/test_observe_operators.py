@@ -127,6 +127,32 @@ def test_a_mode_of_the_users_around_a_part_of_the_step_stays_in_order() -> None:
     assert any(row[2] == "inside.head/aten::addmm#0.in" for row in recorder.rows)
 
 
+@pytest.mark.parametrize("capture", ["module", "op"])
+def test_a_compiled_region_stays_compiled_and_that_is_told(capture: str, caplog: pytest.LogCaptureFixture) -> None:
+    graphs: list[int] = []
+
+    def backend(graph: torch.fx.GraphModule, _example: list[torch.Tensor]) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            graphs.append(len(list(graph.graph.nodes)))
+            return graph.forward(*args)
+
+        return run
+
+    def make() -> nn.Module:
+        return torch.compile(Net(), backend=backend)  # type: ignore[return-value]
+
+    torch.compiler.reset()
+    plain, ran = train(2, make=make), list(graphs)
+    torch.compiler.reset()
+    graphs.clear()
+    caplog.set_level("INFO", logger="ddp_repro")
+    with watch(Recorder(None, pending=True), capture):
+        assert train(2, make=make) == plain
+    assert graphs == ran
+    assert len(ran) >= 2
+    assert "stay compiled" in caplog.text
+
+
 def test_what_takes_too_much_room_ends_and_that_is_told(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="ddp_repro")
     rows = observed("op", Window(limit_bytes=32 * 40), steps=3)
