@@ -17,7 +17,7 @@ from ddp_repro.judge.judgement import Rules
 from ddp_repro.judge.restored import idle_generators, restored_findings
 from ddp_repro.judge.resumption import sides
 from ddp_repro.judge.soundness import common_problems, problems_of
-from ddp_repro.judge.wording import counted, numbered
+from ddp_repro.judge.wording import counted, listed, numbered
 from ddp_repro.trace.launch import Launch
 
 LAYOUT_ONLY: Final = (
@@ -134,6 +134,9 @@ def _without_boundaries(launch: Launch) -> Launch:
 def _gone_on(straight: Launch, launch: Launch, stretch: Stretch, seen: _Seen) -> Iterator[Finding]:
     both = sides(straight, launch, stretch.begins)
     yield from idle_generators(both)
+    if both.one_sided:
+        told = f"only one of both launches had {listed(both.one_sided)}, which is not compared"
+        seen.notes.setdefault(told, []).append(launch.index)
     before = _compared_before(stretch, both.resumed)
     found = compare_launches(both.straight, both.resumed, before=before)
     if found is None and before is None:

@@ -23,6 +23,7 @@ from ddp_repro.trace.schema import UNDRAWN
 _OF_THE_PROCESS: Final = ("pass", "length", "num_workers", "end", "guard", "guard_fixed")
 _OF_WORKERS: Final = re.compile(r"worker\d+\..*", re.DOTALL)
 _LAYOUT: Final = re.compile(r"(?:.*\.)?bucket_layout", re.DOTALL)
+_HOLDER: Final = re.compile(r"(?:copy|scheduler)\.[^.]*\[\d+\]|scaler(?=\.)")
 _KIND: Final = re.compile(r"\[\d+\]$")
 _COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "valid")
 
@@ -31,7 +32,8 @@ _COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "v
 class Sides:
     """Both launches from step ``begins`` on, and the ranks whose first reduction had buckets of another layout.
 
-    ``whole`` is the uninterrupted launch with what came before. ``idle`` names, by rank, the generators whose states
+    ``whole`` is the uninterrupted launch with what came before. ``one_sided`` names copies of the model and schedulers
+    that only one of both had as its first step began: they are left out. ``idle`` names, by rank, the generators whose states
     differ and that neither launch drew from after that: their rows are left out.
     """
 
@@ -41,6 +43,7 @@ class Sides:
     begins: int
     other_layout: tuple[int, ...]
     idle: dict[int, tuple[str, ...]]
+    one_sided: tuple[str, ...]
 
 
 def sides(straight: Launch, resumed: Launch, expected: int | None) -> Sides:
@@ -51,8 +54,12 @@ def sides(straight: Launch, resumed: Launch, expected: int | None) -> Sides:
     other_layout = tuple(rank for rank in ranks if _other_layout(straight.traces[rank], shifted[rank], begins))
     traces_a, traces_b = dict(straight.traces), dict(resumed.traces)
     idle: dict[int, tuple[str, ...]] = {}
+    one_sided: dict[str, None] = {}
     for rank in ranks:
         one, other = _compared(straight.traces[rank], shifted[rank], begins)
+        alone = _one_sided(one, other)
+        one_sided.update(dict.fromkeys(alone))
+        one, other = (_without_boundary_of(trace, alone) for trace in (one, other))
         idle[rank] = tuple(_idle(one, other))
         traces_a[rank], traces_b[rank] = (_without_generators(trace, idle[rank]) for trace in (one, other))
     return Sides(
@@ -62,6 +69,7 @@ def sides(straight: Launch, resumed: Launch, expected: int | None) -> Sides:
         begins=begins,
         other_layout=other_layout,
         idle={rank: names for rank, names in idle.items() if names},
+        one_sided=tuple(one_sided),
     )
 
 
@@ -231,6 +239,24 @@ def _idle(a: Trace, b: Trace) -> Iterator[str]:
             continue
         if all((one == one[:1]).all() for one in (digests, theirs)):
             yield name
+
+
+def _one_sided(a: Trace, b: Trace) -> list[str]:
+    """Return the copies, schedulers and scalers that only one of both tells of: ``copy.Net[1]``."""
+    told = [
+        {_HOLDER.match(trace.names[code])[0] for code in _boundary_codes(trace) if _HOLDER.match(trace.names[code])}  # type: ignore[index]
+        for trace in (a, b)
+    ]
+    return sorted(told[0] ^ told[1])
+
+
+def _without_boundary_of(trace: Trace, holders: Sequence[str]) -> Trace:
+    codes = [code for code in _boundary_codes(trace) if any(trace.names[code].startswith(f"{one}.") for one in holders)]
+    return rows_kept(trace, ~(_in_phases(trace, ("boundary",)) & np.isin(trace.name, codes)))
+
+
+def _boundary_codes(trace: Trace) -> list[int]:
+    return [int(code) for code in np.unique(trace.name[_in_phases(trace, ("boundary",))])]
 
 
 def _states(trace: Trace) -> dict[str, npt.NDArray[np.uint64]]:

@@ -38,6 +38,11 @@ class Boundary:
         self._told: int | None = None
         self._generators = DrawnStates() if wanted is not no_boundary else None
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the boundary before any step is to be recorded."""
+        return self._generators is not None
+
     def reach(self) -> None:
         """Record the boundary before the step that is under way, where that is wanted and has not been done."""
         step = self._recorder.step
