@@ -135,8 +135,8 @@ def _gone_on(straight: Launch, launch: Launch, stretch: Stretch, seen: _Seen) ->
     both = sides(straight, launch, stretch.begins)
     yield from idle_generators(both)
     if both.one_sided:
-        told = f"only one of both launches had {listed(both.one_sided)}, which is not compared"
-        seen.notes.setdefault(told, []).append(launch.index)
+        note = f"only one of both launches had {listed(both.one_sided)}, which is not compared"
+        seen.notes.setdefault(note, []).append(launch.index)
     before = _compared_before(stretch, both.resumed)
     found = compare_launches(both.straight, both.resumed, before=before)
     if found is None and before is None:

@@ -33,8 +33,8 @@ class Sides:
     """Both launches from step ``begins`` on, and the ranks whose first reduction had buckets of another layout.
 
     ``whole`` is the uninterrupted launch with what came before. ``one_sided`` names copies of the model and schedulers
-    that only one of both had as its first step began: they are left out. ``idle`` names, by rank, the generators whose states
-    differ and that neither launch drew from after that: their rows are left out.
+    that only one of both had as its first step began: they are left out. ``idle`` names, by rank, the generators whose
+    states differ and that neither launch drew from after that: their rows are left out.
     """
 
     straight: Launch
