@@ -73,7 +73,7 @@ def test_every_step_can_be_the_last_before_a_restart(ranks: int, workers: int, v
     launches, found = walked(tmp_path, overrides)
     assert len(launches) >= 5
     assert (found.verdict, found.findings, found.problems) == (Verdict.REPRODUCIBLE, [], [])
-    assert not any(LAYOUT_ONLY in note for note in found.notes)
+    assert ranks == 1 or not any(LAYOUT_ONLY in note for note in found.notes)
     for launch in launches[2:]:  # something was compared: the whole rest of the training, from the right step on
         begins = int(launch.path.parent.name.removeprefix("from-"))
         trace = launch.traces[0]
