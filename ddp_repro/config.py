@@ -84,7 +84,8 @@ class CheckpointConfig:
     """When the built-in training saves, and from what it goes on; counted in optimizer steps.
 
     A checkpoint is saved in ``dir`` after every ``every`` steps, after each step of ``at``, and after step ``stop``, at
-    which training ends. ``load`` names a checkpoint, or a folder whose newest one is loaded. ``keep`` are kept.
+    ``load`` names a checkpoint, or a folder whose newest one is loaded. ``keep`` are kept.
+    ``allow`` names identity fields in which the run that goes on may differ: then it is not exact, which is said.
     """
 
     dir: str | None = None
@@ -93,6 +94,7 @@ class CheckpointConfig:
     stop: int | None = None
     keep: int = 2
     load: str | None = None
+    allow: list[str] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
