@@ -166,7 +166,7 @@ def test_record_saves_and_goes_on_and_refuses_another_world(tmp_path: Path) -> N
         done = run("record", *overrides, cwd=tmp_path)
         done.assert_short_refusal()
         assert field in done.stderr
-    allowed = "checkpoint.allow=[data.num_workers]"
+    allowed = "checkpoint.allow=[experiment.config.data.num_workers]"
     launches = ["data.num_workers=1", allowed, "checkpoint.load=steps", "launches=2", "output.dir=allowed"]
     done = run("check", *TARGET, "nproc=2", *launches, cwd=tmp_path)
     assert done.verdict is not None
