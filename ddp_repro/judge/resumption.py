@@ -20,7 +20,7 @@ from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
 from ddp_repro.trace.schema import UNDRAWN
 
-_OF_THE_PROCESS: Final = ("pass", "length", "num_workers", "end", "guard", "guard_fixed")
+_OF_THE_PROCESS: Final = ("pass", "passed_over", "length", "num_workers", "end", "guard", "guard_fixed")
 _OF_WORKERS: Final = re.compile(r"worker\d+\..*", re.DOTALL)
 _LAYOUT: Final = re.compile(r"(?:.*\.)?bucket_layout", re.DOTALL)
 _HOLDER: Final = re.compile(r"(?:copy|scheduler)\.[^.]*\[\d+\]|scaler(?=\.)")
