@@ -27,8 +27,8 @@ def order_name(loader: DataLoader[Any]) -> str:
 def loader_facts(loader: DataLoader[Any]) -> dict[str, int]:
     """Return ``length``, ``shuffle``, ``drop_last``, ``num_replicas``, ``sampler_rank``, ``epoch`` and ``num_workers``.
 
-    ``passed_over``: how many samples of this rank a sampler that goes on in mid-epoch leaves out. Looked for in the index
-    sampler and the samplers within it, the outer ones first; what is not known is left out.
+    ``passed_over``: how many samples of this rank a sampler that goes on in mid-epoch leaves out. Looked for in the
+    index sampler and the samplers within it, the outer ones first; what is not known is left out.
     """
     chain: list[object] = list(_chain(index_sampler(loader))) if draws_indices(loader) else [loader.dataset]
     facts = {

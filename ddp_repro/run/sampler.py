@@ -88,6 +88,7 @@ class EpochSampler(DistributedSampler[int]):
 
     def _drawing(self, epoch: int, passed: int) -> Iterator[int]:
         self.passed_over, self._left_out = self._left_out, 0
+        self._is_drawn = self.passed_over > 0  # also where nothing is left of it
         for index in islice(self._share(self._order(epoch)), self.passed_over, None):
             self._is_drawn = True
             yield EpochIndex(index, epoch, passed)
