@@ -19,7 +19,10 @@ def write_json(path: Path, obj: dict[str, Any]) -> None:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write ``text`` to ``path`` as UTF-8 (what it does not have, as escapes), whole or not at all; as ``write_json``."""
+    """Write ``text`` to ``path`` as UTF-8 (what it does not have, as escapes), whole or not at all.
+
+    Raises ``ReproError`` as ``write_json`` does.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:

@@ -55,10 +55,11 @@ class Frame:
             height = (self._scaled(value) - self._scaled(self.low)) / self._range * (HEIGHT - 8)
         x = (step - self.first) / max(self.last - self.first, 1) * WIDTH
         breaks = np.flatnonzero(np.diff(shown.astype(np.int8))) + 1
-        made = []
-        for part in np.split(np.arange(len(step)), breaks):
-            if len(part) and shown[part[0]]:
-                made.append(" ".join(f"{x[at]:.0f},{HEIGHT - 4 - height[at]:.1f}" for at in part))
+        made = [
+            " ".join(f"{x[at]:.0f},{HEIGHT - 4 - height[at]:.1f}" for at in part)
+            for part in np.split(np.arange(len(step)), breaks)
+            if len(part) and shown[part[0]]
+        ]
         return [piece if " " in piece else f"{piece} {piece}" for piece in made]
 
     def heights(self) -> list[str]:

@@ -31,9 +31,9 @@ class OfRank:
         differs = np.flatnonzero(self.first >= 0)
         return int(differs[0]) - 1 if len(differs) else None
 
-    def names_at(self, step: int) -> str:
+    def name_at(self, step: int) -> str:
         """Return the name of what differs first in ``step``."""
-        return self.names[self.name[step + 1]]
+        return self.names[int(self.name[step + 1])]
 
 
 @dataclass(slots=True, kw_only=True, eq=False)
@@ -61,7 +61,8 @@ class Gathered:
     def _add(self, one: Differences) -> None:
         self.rows, self.differing = _sum(self.rows, one.rows), _sum(self.differing, one.differing)
         steps = max(len(self.ulps), len(one.ulps))
-        self.ulps = np.fmax(*(np.pad(ulps, (0, steps - len(ulps)), constant_values=np.nan) for ulps in (self.ulps, one.ulps)))
+        both = [np.pad(ulps, (0, steps - len(ulps)), constant_values=np.nan) for ulps in (self.ulps, one.ulps)]
+        self.ulps = np.fmax(*both)
         self.ranks.append(
             OfRank(
                 rank=one.rank,

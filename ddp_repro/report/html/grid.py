@@ -19,12 +19,16 @@ _LONGEST: Final = 160
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Grid:
-    """The map: ``data`` is what the page's script reads, ``places`` those that occur, ``cut`` what was joined."""
+    """The map: ``data`` is what the page's script reads, ``places`` those that occur, ``cut`` tells what was joined.
+
+    ``has_gaps``: there are cells in which nothing was compared.
+    """
 
     data: dict[str, Any]
     places: list[int]
     cut: str
     steps: Axis
+    has_gaps: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -62,7 +66,8 @@ def grid(ranks: Sequence[OfRank]) -> Grid:
         "names": list(names.numbers),
         "rows": [{"label": row.label, "signs": row.signs, "cells": row.cells} for row in rows],
     }
-    return Grid(data=data, places=sorted(used), cut=_cut(steps, group), steps=steps)
+    has_gaps = any(_SIGNS[NOT_COMPARED] in row.signs for row in rows)
+    return Grid(data=data, places=sorted(used), cut=_cut(steps, group), steps=steps, has_gaps=has_gaps)
 
 
 def _cut(steps: Axis, group: int) -> str:
@@ -86,7 +91,7 @@ def _row(ranks: Sequence[OfRank], steps: Axis, names: _Names, used: set[int]) ->
                     signs[column] = _SIGNS[EQUAL]
                 continue
             step = int(first[column])
-            name = names.number(one.names_at(step))
+            name = names.number(one.name_at(step))
             told = [step, one.rank, name, int(one.count[step + 1]), int(count[column])]
             if column not in best or step < best[column][0]:
                 best[column] = told

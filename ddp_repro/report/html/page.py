@@ -60,29 +60,33 @@ def page(verdict: Mapping[str, Any], identity: Mapping[str, Any], source: Source
     """Return the page, one HTML document that needs nothing else."""
     traced = _traced(verdict, source)
     script = Markup(_template("page.js"))  # noqa: S704  the package's own file
-    return _environment().get_template("page.html.j2").render(
-        verdict=verdict,
-        sentence=sentence(verdict),
-        findings=[told(one) for one in verdict["findings"][:_ITEMS]],
-        left_out=max(0, len(verdict["findings"]) - _ITEMS),
-        classes=classes_told(verdict["classes"]),
-        records={entry["launch"]: source.record(entry["launch"]) for entry in verdict["launches"]},
-        variants=_variants_by_launch(verdict),
-        identity=[(name, cut(in_json(value), _VALUE)) for name, value in fields_of(identity).items()],
-        provenance=_flat(identity.get("provenance", {})),
-        more=other_keys(verdict),
-        traced=traced,
-        chain=_chain(traced),
-        charts=_charts(traced),
-        losses=losses(traced.gathered.losses),
-        ranks=[_rank_told(one) for one in traced.gathered.ranks],
-        colours=COLOURS,
-        surfaces=SURFACES,
-        equal=EQUAL,
-        called=CALLED,
-        style=Markup(_template("page.css")),  # noqa: S704  the package's own file
-        script=script,
-        script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+    return (
+        _environment()
+        .get_template("page.html.j2")
+        .render(
+            verdict=verdict,
+            sentence=sentence(verdict),
+            findings=[told(one) for one in verdict["findings"][:_ITEMS]],
+            left_out=max(0, len(verdict["findings"]) - _ITEMS),
+            classes=classes_told(verdict["classes"]),
+            records={entry["launch"]: source.record(entry["launch"]) for entry in verdict["launches"]},
+            variants=_variants_by_launch(verdict),
+            identity=[(name, cut(in_json(value), _VALUE)) for name, value in fields_of(identity).items()],
+            provenance=_flat(identity.get("provenance", {})),
+            more=other_keys(verdict),
+            traced=traced,
+            chain=_chain(traced),
+            charts=_charts(traced),
+            losses=losses(traced.gathered.losses),
+            ranks=[_rank_told(one) for one in traced.gathered.ranks],
+            colours=COLOURS,
+            surfaces=SURFACES,
+            equal=EQUAL,
+            called=CALLED,
+            style=Markup(_template("page.css")),  # noqa: S704  the package's own file
+            script=script,
+            script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        )
     )
 
 
@@ -157,10 +161,11 @@ def _mismatch(verdict: Mapping[str, Any], pair: tuple[int, int] | None, gathered
         first = gathered.first_step
         if found["severity"] == "error" and found["step"] is not None and first != found["step"]:
             seen = "no difference" if first is None else f"the first difference at step {first}"
-            return [
+            told = (
                 f"The traces show {seen}, and the verdict tells step {found['step']}: the verdict counts, and what "
                 "stands here was compared otherwise, or the files are no longer those that were judged."
-            ]
+            )
+            return [told]
         return []
     return []
 
@@ -216,7 +221,7 @@ def _rank_told(one: Any) -> dict[str, Any]:
         "rank": one.rank,
         "step": step,
         "place": int(one.first[step + 1]),
-        "name": cut(one.names_at(step), _VALUE),
+        "name": cut(one.name_at(step), _VALUE),
         "steps": int((one.first >= 0).sum()),
     }
 

@@ -3,10 +3,8 @@
 import colorsys
 from typing import Final
 
-from ddp_repro.judge.rows import REPLICATED, Labels, Rows, causal_place, causal_places
+from ddp_repro.judge.rows import causal_place
 from ddp_repro.trace.schema import PHASES
-
-__all__ = ["CALLED", "COLOURS", "COUNT", "EQUAL", "REPLICATED", "SURFACES", "Labels", "Rows", "causal_places", "contrast"]
 
 ENTRY: Final = causal_place("forward") - 1
 COUNT: Final = 2 * len(PHASES) + 1
@@ -35,20 +33,39 @@ def _luminance(colour: str) -> float:
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
-def _colour(number: int, theme: str) -> str:
-    """Return the ``number``-th colour: hues far apart for neighbours, as light or dark as the contrast asks."""
-    hue = (0.58 + number * 0.381966) % 1.0
-    saturation = (0.78, 0.55)[number % 2]
-    lightness = (0.5, 0.38)[number // 2 % 2] if theme == "light" else (0.55, 0.68)[number // 2 % 2]
+_HUES: Final = {
+    "init": (275, 0.60, 0.62),
+    "boundary": (320, 0.45, 0.45),
+    "data": (28, 0.95, 0.45),
+    "rng": (305, 0.75, 0.55),
+    CALLED[ENTRY]: (190, 0.90, 0.36),
+    "forward": (48, 0.95, 0.36),
+    "loss": (2, 0.85, 0.55),
+    "grad_local": (216, 0.90, 0.52),
+    "grad_reduced": (262, 0.65, 0.40),
+    "grad_step": (176, 0.95, 0.28),
+    "param": (128, 0.65, 0.36),
+    "buffer": (84, 0.80, 0.30),
+    "optimizer": (18, 0.60, 0.32),
+    "scaler": (340, 0.75, 0.42),
+    "collective": (236, 0.50, 0.30),
+    "op": (60, 0.60, 0.25),
+}
+"""Hue in degrees, saturation and lightness: neighbours in causal order lie far apart."""
+
+
+def _colour(called: str, theme: str) -> str:
+    """Return the colour of a place: as light or dark as the contrast asks."""
+    hue, saturation, lightness = _HUES.get(called, (210, 0.06, 0.45))
     step = -0.01 if theme == "light" else 0.01
     while True:
-        made = "#" + "".join(f"{round(c * 255):02x}" for c in colorsys.hls_to_rgb(hue, lightness, saturation))
+        made = "#" + "".join(f"{round(c * 255):02x}" for c in colorsys.hls_to_rgb(hue / 360, lightness, saturation))
         if contrast(made, EQUAL[theme]) >= _LEAST and contrast(made, SURFACES[theme]) >= _LEAST:
             return made
         lightness += step
 
 
 COLOURS: Final = {
-    theme: {place: _colour(number, theme) for number, place in enumerate(sorted(CALLED))} for theme in SURFACES
+    theme: {place: _colour(called, theme) for place, called in sorted(CALLED.items())} for theme in SURFACES
 }
 """``#rrggbb`` by theme and place."""

@@ -121,10 +121,13 @@
 
   function first() {
     if (!differing.length) { details.textContent = "Nothing differs: every cell that was compared is equal in bits."; return; }
+    // The earliest step, and in it the causally first phase.
+    const rank = ([column, line]) => [rows[line].cellOf.get(column)[0], letters[rows[line].signs[column]].place];
     let best = differing[0];
     for (const one of differing) {
       if (one[0] > best[0]) break;
-      if (rows[one[1]].cellOf.get(one[0])[0] < rows[best[1]].cellOf.get(best[0])[0]) best = one;
+      const [here, known] = [rank(one), rank(best)];
+      if (here[0] < known[0] || (here[0] === known[0] && here[1] < known[1])) best = one;
     }
     go(best[1], best[0]);
   }

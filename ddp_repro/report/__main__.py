@@ -1,0 +1,5 @@
+"""``python -m ddp_repro.report RUN``: makes a run's ``report.html`` again; the command itself is `ddp_repro.retell`."""
+
+from ddp_repro.entry import enter
+
+enter("report")
