@@ -96,6 +96,11 @@ def every_difference(a: Trace, b: Trace, *, before: int | None = None) -> EveryD
     labels, (rows_a, rows_b) = unified([a, b])
     if before is not None:
         rows_a, rows_b = (rows.take(slice(0, _rows_before(rows, before))) for rows in (rows_a, rows_b))
+    return differences_of(labels, rows_a, rows_b)
+
+
+def differences_of(labels: Labels, rows_a: Rows, rows_b: Rows) -> EveryDifference:
+    """Return all that differs between two sets of rows with one set of labels."""
     parts, _ = _differences(labels, rows_a, rows_b)
     at_a, at_b = (np.concatenate([getattr(part, side) for part in parts]) for side in ("a", "b"))
     seen, place = _placed(labels, (rows_a, rows_b), at_a, at_b)

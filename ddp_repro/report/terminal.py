@@ -132,9 +132,8 @@ def _where(judgement: Judgement, context: Context) -> list[Paragraph]:
     folders = list(judgement.folders.values())
     inside = all(Path(folder).parent == context.run.path for folder in folders)
     page = f" and {context.page}" if context.page else ""
-    files = f"{context.run.verdict}{page}, traces in " + (
-        "launch-<i> beside it" if inside else listed(folders, at_most=2)
-    )
+    traces = "launch-<i> beside it" if inside else listed(folders, at_most=2)
+    files = f"{context.run.verdict}{page}, traces in {traces}"
     paragraphs.append(Paragraph(label="files", text=files, at_most=3 if context.page else 2))
     if judgement.identity:
         paragraphs.append(Paragraph(label="identity", text=f"{judgement.identity[:16]}…, level {context.level}"))

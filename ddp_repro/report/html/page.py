@@ -36,9 +36,13 @@ _VALUE: Final = 500
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Traced:
-    """What the traces show: the map, the chain, the pictures; ``notes`` say what could not be shown, and why."""
+    """What the traces show: the map, the chain, the pictures; ``notes`` say what could not be shown, and why.
+
+    The map compares the launches of ``pair``, or, in the launch ``within[0]``, all ranks with rank ``within[1]``.
+    """
 
     pair: tuple[int, int] | None
+    within: tuple[int, int] | None
     gathered: Gathered
     grid: Grid | None
     notes: list[str]
@@ -120,14 +124,39 @@ def _read_identity(run: RunFolder) -> dict[str, Any]:
 
 def _traced(verdict: Mapping[str, Any], source: Source) -> Traced:
     numbers = [int(entry["launch"]) for entry in verdict["launches"]]
-    pair, notes = _pair(verdict, numbers)
-    look = Look(launches=numbers, pair=pair, how=_how(verdict), unfinished=_unfinished(verdict, source))
+    within = _within(verdict, source)
+    pair, notes = (None, []) if within else _pair(verdict, numbers)
+    look = Look(
+        launches=numbers,
+        pair=pair,
+        how=_how(verdict),
+        unfinished=_unfinished(verdict, source),
+        reference=source.of_rank(*within) if within else None,
+    )
     gathered = gather(source, look)
     has_map = any(len(one.first) > 1 for one in gathered.ranks)
     notes += list(source.unread.values())[:20] if isinstance(source, Files) else []
-    notes += [] if has_map or pair is None else ["No rank has a trace in both launches: there is no map."]
+    notes += [] if has_map or pair is None else ["No rank was observed in both launches: there is no map."]
+    notes += _mismatch(verdict, gathered) if has_map else []
     drawn = grid(gathered.ranks) if has_map else None
-    return Traced(pair=pair, gathered=gathered, grid=drawn, notes=notes + _mismatch(verdict, pair, gathered))
+    return Traced(pair=pair, within=within, gathered=gathered, grid=drawn, notes=notes)
+
+
+def _drawn(verdict: Mapping[str, Any]) -> Mapping[str, Any] | None:
+    """Return the finding that the map draws: the first one that has a place in two launches or ranks."""
+    witnesses = ("launches", "twins", "ranks")
+    return next((one for one in verdict["findings"] if one["witness"] in witnesses and one["launches"]), None)
+
+
+def _within(verdict: Mapping[str, Any], source: Source) -> tuple[int, int] | None:
+    """Return the launch in which ranks are compared, and the rank that they are compared with."""
+    found = _drawn(verdict)
+    if found is None or found["witness"] != "ranks":
+        return None
+    launch = found["launches"][0]
+    ranks = source.ranks(launch)
+    others = [rank for rank in ranks if rank not in found["ranks"]] or ranks
+    return (launch, others[0]) if len(ranks) > 1 else None
 
 
 def _pair(verdict: Mapping[str, Any], numbers: Sequence[int]) -> tuple[tuple[int, int] | None, list[str]]:
@@ -137,10 +166,9 @@ def _pair(verdict: Mapping[str, Any], numbers: Sequence[int]) -> tuple[tuple[int
     refused = [one["field"] for one in verdict["identity"]["differences"] if not one["allowed"]]
     if refused:
         return None, ["Launches whose identities differ are not compared with each other: there is no map."]
-    for found in verdict["findings"]:
-        if found["witness"] in ("launches", "twins") and len(found["launches"]) >= 2:
-            a, b, *_ = found["launches"]
-            return (a, b), []
+    found = _drawn(verdict)
+    if found is not None and len(found["launches"]) > 1:
+        return (found["launches"][0], found["launches"][1]), []
     return (numbers[0], numbers[1]), []
 
 
@@ -153,21 +181,21 @@ def _unfinished(verdict: Mapping[str, Any], source: Source) -> frozenset[int]:
     return frozenset(number for number, one in records.items() if one is None or one.outcome != "finished")
 
 
-def _mismatch(verdict: Mapping[str, Any], pair: tuple[int, int] | None, gathered: Gathered) -> list[str]:
+def _mismatch(verdict: Mapping[str, Any], gathered: Gathered) -> list[str]:
     """Return what to say where the traces do not show the verdict's first difference: they are others by now."""
-    for found in verdict["findings"]:
-        if found["witness"] not in ("launches", "twins") or tuple(found["launches"][:2]) != pair:
-            continue
-        first = gathered.first_step
-        if found["severity"] == "error" and found["step"] is not None and first != found["step"]:
-            seen = "no difference" if first is None else f"the first difference at step {first}"
-            told = (
-                f"The traces show {seen}, and the verdict tells step {found['step']}: the verdict counts, and what "
-                "stands here was compared otherwise, or the files are no longer those that were judged."
-            )
-            return [told]
+    found, first = _drawn(verdict), gathered.first_step
+    if found is None or found["step"] is None or first == found["step"]:
         return []
-    return []
+    seen = "no difference" if first is None else f"the first difference {_at(first)}"
+    told = (
+        f"The traces show {seen}, and the verdict tells one {_at(found['step'])}: the verdict counts. What stands here "
+        "was compared otherwise, or the files are no longer those that were judged."
+    )
+    return [told]
+
+
+def _at(step: int) -> str:
+    return "before step 0" if step < 0 else f"at step {step}"
 
 
 def _how(verdict: Mapping[str, Any]) -> How:

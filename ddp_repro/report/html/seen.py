@@ -6,9 +6,12 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 import numpy.typing as npt
 
+from ddp_repro.judge.agreement import every_disagreement
 from ddp_repro.judge.as_compared import How, as_compared
 from ddp_repro.judge.comparison import EveryDifference, every_difference
 from ddp_repro.judge.distance import ulps_between
+from ddp_repro.judge.finals import was_observed
+from ddp_repro.judge.ignored import without_ignored
 from ddp_repro.judge.rows import Labels, Rows, causal_places
 from ddp_repro.report.html.places import COUNT
 from ddp_repro.report.html.source import Source
@@ -63,13 +66,15 @@ class Seen:
 class Look:
     """What is looked at: all ``launches`` for their losses, ``pair`` for its differences.
 
-    Of launches that are ``unfinished``, what is missing at the end is no difference.
+    Of launches that are ``unfinished``, what is missing at the end is no difference. With a ``reference``, a launch
+    with one rank's trace, each rank of that launch is compared with that one instead.
     """
 
     launches: Sequence[int]
     pair: tuple[int, int] | None
     how: How
     unfinished: frozenset[int] = frozenset()
+    reference: Launch | None = None
 
 
 def look_at(rank: int, source: Source, look: Look) -> Seen:
@@ -80,11 +85,16 @@ def look_at(rank: int, source: Source, look: Look) -> Seen:
         launch = source.of_rank(number, rank)
         if rank in launch.traces:
             losses.append(_losses(number, rank, launch.traces[rank]))
-            if look.pair is not None and number in look.pair:
+            if number in (look.pair or ()) or (look.reference and number == look.reference.index):
                 kept[number] = launch
     differences = None
-    if look.pair is not None and len(kept) == 2:
-        differences = _differences(rank, _compared((kept[look.pair[0]], kept[look.pair[1]]), rank, look))
+    if look.reference is not None:
+        if look.reference.index in kept:
+            found = _disagreeing(look.reference, kept[look.reference.index], rank, look)
+            differences = _differences(rank, found, _last_step(rank, kept))
+    elif look.pair is not None and len(kept) == 2 and all(map(was_observed, kept.values())):
+        found = _compared((kept[look.pair[0]], kept[look.pair[1]]), rank, look)
+        differences = _differences(rank, found, _last_step(rank, kept))
     return Seen(rank=rank, differences=differences, losses=losses)
 
 
@@ -95,6 +105,20 @@ def _compared(pair: tuple[Launch, Launch], rank: int, look: Look) -> EveryDiffer
         return every_difference(*traces, before=before)
     last = min(int(trace.step[-1]) if len(trace) else -1 for trace in traces)
     found = every_difference(*traces, before=last + 1 if before is None else min(before, last + 1))
+    return _until(found, last)
+
+
+def _disagreeing(reference: Launch, launch: Launch, rank: int, look: Look) -> EveryDifference:
+    (one, other), _ = without_ignored([reference, launch], look.how.ignore)
+    traces = next(iter(one.traces.values())), other.traces[rank]
+    found = every_disagreement(*traces)
+    if launch.index not in look.unfinished:
+        return found
+    return _until(found, min(int(trace.step[-1]) if len(trace) else -1 for trace in traces))
+
+
+def _until(found: EveryDifference, last: int) -> EveryDifference:
+    """Leave out what only one side has from step ``last`` on."""
     kept = (found.seen.step < last) | ((found.a >= 0) & (found.b >= 0))
     return replace(found, seen=found.seen.take(kept), place=found.place[kept], a=found.a[kept], b=found.b[kept])
 
@@ -105,8 +129,13 @@ def _losses(number: int, rank: int, trace: Trace) -> Losses:
     return Losses(launch=number, rank=rank, step=trace.step[rows].astype(np.int64), value=trace.value[rows])
 
 
-def _differences(rank: int, found: EveryDifference) -> Differences:
-    steps = 2 + max(int(rows.step.max(initial=-1)) for rows in found.rows)
+def _last_step(rank: int, launches: dict[int, Launch]) -> int:
+    return max(int(launch.traces[rank].step.max(initial=-1)) for launch in launches.values())
+
+
+def _differences(rank: int, found: EveryDifference, last: int) -> Differences:
+    """Return what differs on a rank, up to step ``last`` or as far as rows were compared."""
+    steps = 2 + max(last, *(int(rows.step.max(initial=-1)) for rows in found.rows))
     counts = [_counts(found.labels, rows, steps) for rows in found.rows]
     rows = np.maximum(*counts)
     first = np.where(rows.any(axis=1), EQUAL, NOT_COMPARED).astype(np.int64)
