@@ -2,4 +2,5 @@
 
 from ddp_repro.entry import enter
 
-enter("report")
+if __name__ == "__main__":  # processes that read traces import this again
+    enter("report")

@@ -2,8 +2,10 @@
 
 import os
 from collections.abc import Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
+from multiprocessing import get_context
 
 import numpy as np
 
@@ -11,7 +13,7 @@ from ddp_repro.report.html.places import COUNT
 from ddp_repro.report.html.seen import Differences, Floats, Ints, Look, Losses, Seen, look_at
 from ddp_repro.report.html.source import Source
 
-_AT_ONCE = 4
+_THREADS = 4
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
@@ -42,6 +44,7 @@ class Gathered:
 
     ranks: list[OfRank] = field(default_factory=list)
     losses: list[Losses] = field(default_factory=list)
+    unread: list[str] = field(default_factory=list)
     rows: Ints = field(default_factory=lambda: np.zeros((0, COUNT), np.int64))
     differing: Ints = field(default_factory=lambda: np.zeros((0, COUNT), np.int64))
     ulps: Floats = field(default_factory=lambda: np.zeros(0))
@@ -55,6 +58,7 @@ class Gathered:
     def add(self, seen: Seen) -> None:
         """Take in what one rank shows."""
         self.losses += seen.losses
+        self.unread += seen.unread
         if seen.differences is not None:
             self._add(seen.differences)
 
@@ -85,13 +89,20 @@ def gather(source: Source, look: Look) -> Gathered:
 
 
 def _looked(ranks: list[int], source: Source, look: Look) -> Iterator[Seen]:
-    at_once = min(_AT_ONCE, os.cpu_count() or 1, len(ranks))
+    """Look at each rank in turn; reading many small batches is Python's work, so that takes processes."""
+    looking = partial(look_at, source=source, look=look)
+    readers = min(source.readers(), len(ranks))
+    at_once = readers or min(_THREADS, os.cpu_count() or 1, len(ranks))
     if at_once < 2:
-        yield from (look_at(rank, source, look) for rank in ranks)
+        yield from map(looking, ranks)
         return
-    with ThreadPoolExecutor(at_once) as pool:
+    with _readers(readers) if readers else ThreadPoolExecutor(at_once) as pool:
         for group in _grouped(ranks, 2 * at_once):  # bounds what waits to be taken in
-            yield from pool.map(lambda rank: look_at(rank, source, look), group)
+            yield from pool.map(looking, group)
+
+
+def _readers(count: int) -> Executor:
+    return ProcessPoolExecutor(count, mp_context=get_context("forkserver"))
 
 
 def _grouped(ranks: list[int], size: int) -> Iterable[list[int]]:

@@ -15,7 +15,7 @@ from ddp_repro.judge.as_compared import How
 from ddp_repro.judge.findings import Variant
 from ddp_repro.judge.identity import fields_of
 from ddp_repro.judge.resume_judgement import Stretch
-from ddp_repro.judge.wording import numbered
+from ddp_repro.judge.wording import counted, numbered
 from ddp_repro.report.html.chain import chain
 from ddp_repro.report.html.charts import distance, growth, losses
 from ddp_repro.report.html.gathering import Gathered, gather
@@ -31,6 +31,7 @@ from ddp_repro.trace.layout import RunFolder
 _VERDICT_SCHEMA: Final = 1
 _NUMBER_OF_WORKERS: Final = "experiment.config.data.num_workers"
 _ITEMS: Final = 500
+_UNREAD: Final = 20
 _VALUE: Final = 500
 
 
@@ -135,7 +136,9 @@ def _traced(verdict: Mapping[str, Any], source: Source) -> Traced:
     )
     gathered = gather(source, look)
     has_map = any(len(one.first) > 1 for one in gathered.ranks)
-    notes += list(source.unread.values())[:20] if isinstance(source, Files) else []
+    notes += gathered.unread[:_UNREAD]
+    left = len(gathered.unread) - _UNREAD
+    notes += [f"{counted(left, 'more trace')} could not be read either."] if left > 0 else []
     notes += [] if has_map or pair is None else ["No rank was observed in both launches: there is no map."]
     notes += _mismatch(verdict, gathered) if has_map else []
     drawn = grid(gathered.ranks) if has_map else None

@@ -55,11 +55,15 @@ class Differences:
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Seen:
-    """What one rank shows; ``differences`` is ``None`` where not both launches have a trace of it."""
+    """What one rank shows; ``differences`` is ``None`` where not both launches have a trace of it.
+
+    ``unread`` holds one sentence on each trace that could not be read.
+    """
 
     rank: int
     differences: Differences | None
     losses: list[Losses]
+    unread: list[str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -80,9 +84,11 @@ class Look:
 def look_at(rank: int, source: Source, look: Look) -> Seen:
     """Read one rank's traces and return what a page shows of them."""
     losses: list[Losses] = []
+    unread: list[str] = []
     kept: dict[int, Launch] = {}
     for number in look.launches:
         launch = source.of_rank(number, rank)
+        unread += launch.problems
         if rank in launch.traces:
             losses.append(_losses(number, rank, launch.traces[rank]))
             if number in (look.pair or ()) or (look.reference and number == look.reference.index):
@@ -95,7 +101,7 @@ def look_at(rank: int, source: Source, look: Look) -> Seen:
     elif look.pair is not None and len(kept) == 2 and all(map(was_observed, kept.values())):
         found = _compared((kept[look.pair[0]], kept[look.pair[1]]), rank, look)
         differences = _differences(rank, found, _last_step(rank, kept))
-    return Seen(rank=rank, differences=differences, losses=losses)
+    return Seen(rank=rank, differences=differences, losses=losses, unread=unread)
 
 
 def _compared(pair: tuple[Launch, Launch], rank: int, look: Look) -> EveryDifference:

@@ -1,14 +1,18 @@
 """Where a page's traces come from, one rank of one launch at a time: a run can be larger than memory."""
 
+import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from ddp_repro.errors import ReproError
 from ddp_repro.trace.launch import Launch, LaunchRecord, read_launch_record
 from ddp_repro.trace.layout import LaunchFolder
 from ddp_repro.trace.reader import read_trace
+
+_MUCH: Final = 100 << 20  # bytes of traces, about two seconds
+_READERS: Final = 16
 
 
 class Source(Protocol):
@@ -21,7 +25,10 @@ class Source(Protocol):
         """Return the ranks that left a trace."""
 
     def of_rank(self, launch: int, rank: int) -> Launch:
-        """Return a launch with the trace of one rank, and no trace where that cannot be read."""
+        """Return a launch with the trace of one rank; without it, and with a problem, where it cannot be read."""
+
+    def readers(self) -> int:
+        """Return how many processes are worth starting to read the traces; 0: none, they are here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +53,19 @@ class Loaded:
     def of_rank(self, launch: int, rank: int) -> Launch:
         """Return a launch with the trace of one rank."""
         held = self.launches[launch]
-        return replace(held, traces={rank: held.traces[rank]} if rank in held.traces else {})
+        traces = {rank: held.traces[rank]} if rank in held.traces else {}
+        return replace(held, traces=traces, problems=[])  # what was wrong with it stands in the verdict
+
+    def readers(self) -> int:
+        """Return 0: everything was read."""
+        return 0
 
 
 @dataclass(frozen=True, slots=True)
 class Files:
-    """Launches on disk; ``unread`` gathers one sentence on each trace that could not be read."""
+    """Launches on disk."""
 
     folders: Mapping[int, Path]
-    unread: dict[tuple[int, int], str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Path, verdict: Mapping[str, Any]) -> "Files":
@@ -83,9 +94,17 @@ class Files:
     def of_rank(self, launch: int, rank: int) -> Launch:
         """Return a launch with the trace of one rank."""
         path = self.folders[launch]
-        traces = {}
+        traces, problems = {}, list[str]()
         try:
             traces[rank] = read_trace(LaunchFolder(path).trace(rank))
         except ReproError as error:
-            self.unread[launch, rank] = f"launch {launch}, rank {rank}: {error}"
-        return Launch(index=launch, path=path, record=None, traces=traces, identities={}, problems=[])
+            problems.append(f"launch {launch}, rank {rank}: {error}")
+        return Launch(index=launch, path=path, record=None, traces=traces, identities={}, problems=problems)
+
+    def readers(self) -> int:
+        """Return a process for each core where there is much to read."""
+        traces = (
+            LaunchFolder(path).trace(rank) for launch, path in self.folders.items() for rank in self.ranks(launch)
+        )
+        size = sum(trace.stat().st_size for trace in traces)
+        return min(os.cpu_count() or 1, _READERS) if size > _MUCH else 0
