@@ -115,6 +115,7 @@ class Browser:
         """Show the page as on a screen or in print, light or dark."""
         theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", media=medium, features=[theme])
+        self.run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0, 0)))")
 
     def press(self, key: str) -> None:
         """Press and release a key."""
