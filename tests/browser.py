@@ -110,12 +110,13 @@ class Browser:
             deviceScaleFactor=2 if phone else 1,
             mobile=phone,
         )
+        self._settle()
 
     def media(self, medium: str = "", *, dark: bool = False) -> None:
         """Show the page as on a screen or in print, light or dark."""
         theme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
         self.call("Emulation.setEmulatedMedia", media=medium, features=[theme])
-        self.run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0, 0)))")
+        self._settle()
 
     def press(self, key: str) -> None:
         """Press and release a key."""
@@ -140,6 +141,11 @@ class Browser:
     def printed(self) -> bytes:
         """Return the page as a PDF."""
         return base64.b64decode(self.call("Page.printToPDF", printBackground=True)["data"])
+
+    def _settle(self) -> None:
+        """Wait until what was changed is laid out, and the page's own listeners have seen it."""
+        for _ in range(2):
+            self.run("new Promise((done) => requestAnimationFrame(() => setTimeout(done, 0, 0)))")
 
     def _next(self) -> dict[str, Any]:
         while b"\0" not in self._rest:
