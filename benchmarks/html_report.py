@@ -67,13 +67,14 @@ def measured(path: Path, ranks: int, steps: int, launches: int) -> dict[str, Any
     path.mkdir(parents=True)
     for launch in range(launches):
         write_launch(run.launch(launch), ranks, steps, differs=steps // 2 if launch == 1 else None)
-    tell(run, launches, steps // 2)
+    observations = ranks * steps * launches * len(PHASES)
+    tell(run, launches, steps // 2, observations)
     read = timed(run, None)
     loaded = Loaded.of(load_launch(run.launch(launch)) for launch in range(launches))
     return {
         "ranks": ranks,
         "steps": steps,
-        "observations": ranks * steps * launches * len(PHASES),
+        "observations": observations,
         "seconds_read": read,
         "seconds_loaded": timed(run, loaded),
         "megabytes": round(run.report.stat().st_size / 1e6, 3),
@@ -86,7 +87,7 @@ def timed(run: RunFolder, source: Loaded | None) -> float:
     return round(time.perf_counter() - start, 2)
 
 
-def tell(run: RunFolder, launches: int, step: int) -> None:
+def tell(run: RunFolder, launches: int, step: int, observations: int) -> None:
     """Write the verdict that belongs to the launches."""
     found = Finding(
         witness="launches",
@@ -107,9 +108,10 @@ def tell(run: RunFolder, launches: int, step: int) -> None:
         findings=[found],
         problems=[],
         notes=[],
+        observations=observations,
         folders={launch: str(run.launch(launch).path) for launch in range(launches)},
     )
-    write_json(run.verdict, verdict_document(judgement, Context(run=run, command="benchmark")))
+    write_json(run.verdict, verdict_document(judgement, Context(run=run, command="python benchmarks/html_report.py")))
 
 
 def write_launch(folder: LaunchFolder, ranks: int, steps: int, differs: int | None) -> None:

@@ -43,15 +43,15 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     found = next((one for one in verdict["findings"] if one["severity"] == "error"), None)
     if found is None:
         return f"A difference was found ({launches}, {rows})."
-    return f"{_what(found)}: {cut(found['title'] or found['cause'], _SENTENCE)} ({launches}, {rows})."
+    return f"{_what(found)}: {place(found)} – {cut(found['title'] or found['cause'], _SENTENCE)} ({launches}, {rows})."  # noqa: RUF001
 
 
 def _what(found: Found) -> str:
     return {
-        "launches": f"The same training gave other bits, first at {place(found)}",
-        "twins": f"Variants that must not differ do, first at {place(found)}",
-        "ranks": f"Ranks disagree where they must agree, first at {place(found)}",
-    }.get(found["witness"], f"What must hold within a launch does not, at {place(found)}")
+        "launches": "The same training gave other bits. First",
+        "twins": "Variants that must not differ do. First",
+        "ranks": "Ranks disagree where they must agree. First",
+    }.get(found["witness"], "What must hold within a launch does not")
 
 
 def place(found: Found) -> str:

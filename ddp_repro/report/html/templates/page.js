@@ -37,7 +37,6 @@
     const cell = canvas.width / spans.length;
     const tall = height * ratio;
     const gap = height > 7 ? ratio : 0;
-    const wide = cell > 5 * ratio ? cell - ratio : Math.max(cell, ratio);
     const paint = { "=": colour("--equal"), ".": colour("--surface") };
     for (const [letter, one] of Object.entries(letters)) paint[letter] = colour("--p" + one.place);
     pen.fillStyle = paint["."];
@@ -48,8 +47,10 @@
         for (let column = spans.length - 1; column >= 0; column -= 1) {
           const sign = row.signs[column];
           if (sign === "." || sign in letters !== differs) continue;
+          const left = Math.round(column * cell);
+          const wide = Math.max(Math.round((column + 1) * cell) - left - (cell > 5 * ratio ? ratio : 0), Math.ceil(ratio));
           pen.fillStyle = paint[sign];
-          pen.fillRect(column * cell, line * tall, wide + (gap ? 0 : 0.5), tall - gap);
+          pen.fillRect(left, Math.round(line * tall), wide, Math.round((line + 1) * tall) - Math.round(line * tall) - gap);
         }
       }
     });
