@@ -110,7 +110,11 @@ def _plain(name: str) -> str:
 
 
 def _library(name: str) -> str:
-    return name.rpartition(".")[2] + owner_of(name)
+    parts = split_name(name)
+    if parts is None:
+        return name + owner_of(name)
+    own = parts[1].removeprefix("main.").removesuffix(".before").removesuffix(".after")
+    return f"{own} ({parts[0]})"
 
 
 def _where(both: Sides, ranks: list[int]) -> str:

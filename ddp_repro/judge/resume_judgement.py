@@ -134,7 +134,7 @@ def _without_boundaries(launch: Launch) -> Launch:
 def _gone_on(straight: Launch, launch: Launch, stretch: Stretch, seen: _Seen) -> Iterator[Finding]:
     both = sides(straight, launch, stretch.begins)
     yield from idle_generators(both)
-    before = stretch.stops if stretch.stops is not None else stretch.compared_to
+    before = _compared_before(stretch, both.resumed)
     found = compare_launches(both.straight, both.resumed, before=before)
     if found is None and before is None:
         one, other, _ = common_ends(both.straight, both.resumed, has_more_forwards=False)
@@ -145,6 +145,13 @@ def _gone_on(straight: Launch, launch: Launch, stretch: Stretch, seen: _Seen) ->
         return
     told = restored_findings(both, found) if found.first is not None and not found.at_end else []
     yield from told or [replace(diagnose(both.straight, both.resumed, found, witness="twins"), witness="twins")]
+
+
+def _compared_before(stretch: Stretch, resumed: Launch) -> int | None:
+    """Return the step up to which a launch can be compared; what a killed one did not get to disk is no difference."""
+    if stretch.is_killed:
+        return min((int(trace.step.max(initial=0)) for trace in resumed.traces.values()), default=0)
+    return stretch.stops if stretch.stops is not None else stretch.compared_to
 
 
 def _classes(launches: Sequence[Launch], seen: _Seen) -> list[list[int]]:

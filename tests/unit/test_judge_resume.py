@@ -279,6 +279,14 @@ def test_a_killed_launch_may_be_cut_and_a_missing_one_may_not() -> None:
     assert none.verdict is Verdict.NOT_JUDGED
 
 
+def test_a_launch_that_goes_on_and_is_killed_may_be_cut() -> None:
+    cut = {rank: [row for row in rows if row.step < 4] for rank, rows in gone_on(4).items()}
+    cut[1] = cut[1][:-3]
+    stretches = [Stretch(launch=1, begins=0, stops=4), Stretch(launch=2, begins=4, stops=9, is_killed=True)]
+    launches = [launch_of(STRAIGHT), launch_of(stopped(4), index=1), launch_of(cut, index=2)]
+    assert judge_resumed(launches, stretches, Rules()).verdict is Verdict.REPRODUCIBLE
+
+
 def test_a_launch_that_saved_nothing_is_not_judged() -> None:
     stretch = Stretch(launch=1, begins=0, stops=4, problem="launch 1 saved nothing")
     found = judge_resumed([launch_of(STRAIGHT), launch_of(stopped(4), index=1)], [stretch], Rules())
