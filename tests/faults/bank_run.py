@@ -68,7 +68,9 @@ def run(entry: Entry, which: str, folder: Path) -> Outcome:
         assert done.returncode == 0, done.stdout + done.stderr
     runs = ",".join(f"record-{number}" for number in range(len(records)))
     command = entry.get("command", "check")
-    asked = ["compare", f"runs=[{runs}]"] if records else [command, *_of_script(entry, which), *_overrides(entry, which)]
+    asked = (
+        ["compare", f"runs=[{runs}]"] if records else [command, *_of_script(entry, which), *_overrides(entry, which)]
+    )
     done = _started(entry, [*asked, "output.dir=run"], folder)
     written = folder / "run" / "verdict.json"
     told = done.stdout.splitlines()[-1] if done.stdout else ""

@@ -16,14 +16,50 @@ from ddp_repro.observe.names import buffer_slots, parameter_slots, root_modules
 from ddp_repro.observe.recorder import number
 from ddp_repro.observe.replacement import Detach
 from ddp_repro.observe.scene import Scene
+from ddp_repro.observe.standing import is_distributed
 
 
 def attach(scene: Scene) -> Detach:
     """Tell of schedulers and scalers before, of copies and models after what optimizers hold."""
-    tellers = scene.boundary.tellers
-    tellers[:0] = [_schedulers, _scalers]
-    tellers.extend([lambda: _copies(scene), lambda: _models(scene)])
-    return tellers.clear
+    boundary, discard = scene.boundary, _Discard(scene)
+    boundary.tellers[:0] = [_schedulers, _scalers]
+    boundary.tellers.extend([lambda: _copies(scene), lambda: _models(scene)])
+    boundary.was_discarded, boundary.told = discard.happened, discard.forget
+    return boundary.tellers.clear
+
+
+class _Discard:
+    """Knows whether a backward since the boundary was told has left no gradients: it was discarded."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._known = 0
+
+    def forget(self) -> None:
+        """Begin to look anew."""
+        self._known = self._scene.backwards.count
+
+    def happened(self) -> bool:
+        """Tell whether it happened; gradients of zeros are none."""
+        if self._scene.backwards.count == self._known:
+            return False
+        return not any(_has_gradient(parameter) for parameter in self._trained())
+
+    def _trained(self) -> Iterator[torch.Tensor]:
+        for replica in self._scene.replicas:
+            for _, parameter, _ in replica.parameters:
+                yield parameter
+        for _, parameter in self._scene.unmanaged.parameters():
+            yield parameter
+
+
+def _has_gradient(parameter: torch.Tensor) -> bool:
+    gradient = parameter.grad
+    if gradient is None:
+        return False
+    if is_distributed(gradient):
+        gradient = gradient.to_local()  # type: ignore[attr-defined]  # a collective must not run here
+    return gradient.layout is not torch.strided or bool(gradient.any())
 
 
 def _schedulers() -> Iterator[Item]:
@@ -47,9 +83,10 @@ def _numbers(scheduler: LRScheduler) -> dict[str, Any]:
 def _scalers() -> Iterator[Item]:
     scalers = [scaler for scaler in living(GradScaler) if scaler.is_enabled()]
     for scaler in scalers:
-        for key, value in sorted(scaler.state_dict().items()):
-            if key in ("scale", "_growth_tracker"):
-                yield (f"scaler.{key.lstrip('_')}", *number(value))
+        state = scaler.state_dict()
+        for key in ("scale", "_growth_tracker"):
+            if key in state:
+                yield (f"scaler.{key.lstrip('_')}", *number(state[key]))
 
 
 def _copies(scene: Scene) -> Iterator[Item]:
