@@ -328,7 +328,9 @@ def _idle(a: Trace, b: Trace, begun: list[Index]) -> Iterator[str]:
         theirs = others.get(name)
         if theirs is None or min(len(mine), len(theirs)) < 2:
             continue
-        if np.array_equal(a.digest[mine[:1]], b.digest[theirs[:1]]) and not any(map(len, begun)):
+        is_still = not any(map(len, begun))
+        looked_at = slice(1) if is_still else slice(None)
+        if np.array_equal(a.digest[mine[looked_at]], b.digest[theirs[looked_at]]):
             continue
         if _moves_only_at(a, mine, begun[0]) and _moves_only_at(b, theirs, begun[1]):
             yield name
