@@ -15,16 +15,20 @@ import numpy.typing as npt
 
 from ddp_repro.judge.ignored import rows_kept
 from ddp_repro.judge.passes import split_name
+from ddp_repro.judge.resumed_pass import by_content, delivering, is_fact
 from ddp_repro.judge.rows import Index, Mask
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
-from ddp_repro.trace.schema import UNDRAWN
+from ddp_repro.trace.schema import BOUNDARY_STATE, UNDRAWN
 
 _OF_THE_PROCESS: Final = ("pass", "passed_over", "length", "num_workers", "end", "guard", "guard_fixed")
 _OF_WORKERS: Final = re.compile(r"worker\d+\..*", re.DOTALL)
 _LAYOUT: Final = re.compile(r"(?:.*\.)?bucket_layout", re.DOTALL)
 _HOLDER: Final = re.compile(r"(?:copy|scheduler)\.[^.]*\[\d+\]|scaler(?=\.)")
 _KIND: Final = re.compile(r"\[\d+\]$")
+_BEFORE_THE_STEP: Final = ("data", "rng", "forward", "loss", "grad_local", "grad_reduced", "buffer")
+_LEFT_BY_A_STEP: Final = ("grad_step", "param", "buffer", "optimizer", "scaler")
+_NO_ROWS: Final[Index] = np.empty(0, np.int64)
 _COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "valid")
 
 
@@ -46,8 +50,12 @@ class Sides:
     one_sided: tuple[str, ...]
 
 
-def sides(straight: Launch, resumed: Launch, expected: int | None) -> Sides:
-    """Return both launches as they are compared; ``expected`` is where the second one should go on, where known."""
+def sides(straight: Launch, resumed: Launch, expected: int | None, *, is_lenient: bool = False) -> Sides:
+    """Return both launches as they are compared; ``expected`` is where the second one should go on, where known.
+
+    With ``is_lenient``, what moves no bit may differ: how the batches of the pass under way were said, where they hold
+    the same, and generators that moved only as a loader without workers began a pass (it draws a seed all the same).
+    """
     begins = begins_at(straight, resumed, expected)
     ranks = sorted(straight.traces.keys() & resumed.traces.keys())
     shifted = {rank: _shifted(resumed.traces[rank], begins) for rank in ranks}
@@ -56,11 +64,12 @@ def sides(straight: Launch, resumed: Launch, expected: int | None) -> Sides:
     idle: dict[int, tuple[str, ...]] = {}
     one_sided: dict[str, None] = {}
     for rank in ranks:
-        one, other = _compared(straight.traces[rank], shifted[rank], begins)
+        one, other = _compared(straight.traces[rank], shifted[rank], begins, is_lenient=is_lenient)
         alone = _one_sided(one, other)
         one_sided.update(dict.fromkeys(alone))
         one, other = (_without_boundary_of(trace, alone) for trace in (one, other))
-        idle[rank] = tuple(_idle(one, other))
+        begun = [_passes_begun(trace) if is_lenient else _NO_ROWS for trace in (straight.traces[rank], shifted[rank])]
+        idle[rank] = tuple(_idle(one, other, begun))
         traces_a[rank], traces_b[rank] = (_without_generators(trace, idle[rank]) for trace in (one, other))
     return Sides(
         straight=replace(straight, traces=traces_a),
@@ -77,7 +86,8 @@ def begins_at(straight: Launch, resumed: Launch, expected: int | None) -> int:
     """Return the step of the uninterrupted launch that a resumed one starts from.
 
     A trace that counts on says so itself. One that counts from 0 starts where its parameters are those that the other
-    launch had before a step; where they are those of none or of several, ``expected`` decides.
+    launch had before a step; where they are those of none or of several, ``expected`` decides, and where nothing is
+    expected, how much of what its first step starts from is that of a step.
     """
     rank = min(straight.traces.keys() & resumed.traces.keys(), default=None)
     if rank is None:
@@ -87,10 +97,20 @@ def begins_at(straight: Launch, resumed: Launch, expected: int | None) -> int:
     if len(counted) and counted[0] > 0:
         return int(counted[0])
     mine = _held(trace, int(counted[0]) if len(counted) else 0)
-    found = [step for step in np.unique(other.step[other.step >= 0]) if mine and _held(other, int(step)) == mine]
-    if len(found) == 1 or (found and expected is None):
-        return int(found[-1])
-    return expected or 0
+    steps = [int(step) for step in np.unique(other.step[other.step >= 0])]
+    found = [step for step in steps if mine and _held(other, step) == mine]
+    if len(found) == 1:
+        return found[0]
+    if expected is not None:
+        return expected
+    first = _started_from(trace, 0)
+    return max(found or steps, key=lambda step: len(first & _started_from(other, step)), default=0)
+
+
+def _started_from(trace: Trace, step: int) -> set[tuple[str, bytes]]:
+    """Return all that a step starts from and the samples that it trains on, as names and digests."""
+    rows = np.flatnonzero((trace.step == step) & _in_phases(trace, ("boundary", "data")))
+    return {(trace.names[trace.name[row]], trace.digest[row].tobytes()) for row in rows}
 
 
 def _held(trace: Trace, step: int) -> dict[str, bytes]:
@@ -119,16 +139,18 @@ def _other_layout(a: Trace, b: Trace, step: int) -> bool:
     told = []
     for trace in (a, b):
         rows = np.flatnonzero(_named(trace, _LAYOUT) & (trace.step == step))
-        told.append([(trace.names[trace.name[row]], trace.digest[row].tobytes()) for row in rows])
+        told.append({trace.names[trace.name[row]]: trace.digest[row].tobytes() for row in rows})
     return told[0] != told[1]
 
 
-def _compared(a: Trace, b: Trace, begins: int) -> tuple[Trace, Trace]:
+def _compared(a: Trace, b: Trace, begins: int, *, is_lenient: bool) -> tuple[Trace, Trace]:
     a, b = _carried_forward(a, b, begins), rows_kept(b, (b.step >= begins) & ~_in_phases(b, ("init",)))
     a, b = (_alike_named(rows_kept(trace, ~_of_the_process(trace))) for trace in (a, b))
-    a, b = _without_later_boundaries(a, begins), _without_later_boundaries(b, begins)
-    a, b = _without_skipped(a, b, begins)
-    return _without_undrawn(a, b)
+    a, b = _first_boundary_alone(a, begins), _first_boundary_alone(b, begins)
+    b = _without_discarded(a, b, begins)
+    if is_lenient:
+        a, b = by_content(a, b, begins)
+    return _without_undrawn(*_without_harmless_states(a, b, begins))
 
 
 def _of_the_process(trace: Trace) -> Mask:
@@ -147,10 +169,29 @@ def _carried_forward(a: Trace, b: Trace, begins: int) -> Trace:
     A resumed launch begins that pass again and says it again: epoch, order, the sampler's rank.
     """
     kept = (a.step >= begins) & ~_in_phases(a, ("init",))
-    carried = _last_before(a, begins) if _begins_pass_alone(a, b, begins) else np.empty(0, np.int64)
+    kept[: _round_begin(a, begins)] = False
+    carried = _last_before(a, begins) if _begins_pass_alone(a, b, begins) else _NO_ROWS
     rows = np.concatenate([carried, np.flatnonzero(kept)])
     step = np.concatenate([np.full(len(carried), begins, np.int32), a.step[kept]])
     return replace(a, **{column: getattr(a, column)[rows] for column in _COLUMNS if column != "step"}, step=step)
+
+
+def _round_begin(trace: Trace, step: int) -> int:
+    """Return the row from which on all optimizers are about to make the step.
+
+    The optimizer that steps first counts; what others do after it (a generator after its discriminator) stands with the
+    next step, and is done when a training is stopped.
+    """
+    gradients = np.flatnonzero(_in_phases(trace, ("grad_step",)))
+    first = int(trace.step[gradients].min(initial=step))
+    leaders = trace.name[gradients[trace.step[gradients] == first]]
+    own = gradients[trace.step[gradients] == step]
+    of_leader = np.isin(trace.name[own], leaders)
+    earlier = own[: int(np.argmax(of_leader)) if of_leader.any() else len(own)]
+    if len(earlier) == 0 or step == first:
+        return 0
+    left = np.flatnonzero(~_in_phases(trace, _LEFT_BY_A_STEP))
+    return int(left[np.searchsorted(left, earlier[-1], side="right")]) if left[-1] > earlier[-1] else len(trace)
 
 
 def _begins_pass_alone(a: Trace, b: Trace, begins: int) -> bool:
@@ -160,31 +201,19 @@ def _begins_pass_alone(a: Trace, b: Trace, begins: int) -> bool:
 
 def _facts_at(trace: Trace, step: int) -> list[int]:
     rows = np.flatnonzero((trace.step == step) & _in_phases(trace, ("data",)))
-    return [int(row) for row in rows if _is_fact(trace.names[trace.name[row]])]
-
-
-def _is_fact(name: str) -> bool:
-    parts = split_name(name)
-    return parts is not None and parts[1] != "index" and not parts[1].startswith("batch")
+    return [int(row) for row in rows if is_fact(trace.names[trace.name[row]])]
 
 
 def _last_before(trace: Trace, step: int) -> Index:
     """Return the last row before ``step`` of each fact of the loader that delivers the first batch from ``step`` on."""
-    loader = next(_delivering(trace, step), None)
+    loader = next(delivering(trace, step), None)
     found: dict[int, int] = {}
     for row in np.flatnonzero((trace.step < step) & _in_phases(trace, ("data",))):
         name = trace.names[trace.name[row]]
         parts = split_name(name)
-        if parts is not None and parts[0] == loader and _is_fact(name):
+        if parts is not None and parts[0] == loader and is_fact(name):
             found[int(trace.name[row])] = int(row)
     return np.array(sorted(found.values()), np.int64)
-
-
-def _delivering(trace: Trace, step: int) -> Iterator[str]:
-    for row in np.flatnonzero((trace.step >= step) & _in_phases(trace, ("data",))):
-        parts = split_name(trace.names[trace.name[row]])
-        if parts is not None and not _is_fact(trace.names[trace.name[row]]):
-            yield parts[0]
 
 
 def _alike_named(trace: Trace) -> Trace:
@@ -202,68 +231,148 @@ def _alike_named(trace: Trace) -> Trace:
     return replace(trace, names=names)
 
 
-def _without_later_boundaries(trace: Trace, begins: int) -> Trace:
-    return rows_kept(trace, ~(_in_phases(trace, ("boundary",)) & (trace.step > begins)))
+def without_boundaries(launch: Launch) -> Launch:
+    """Return a launch without what was recorded of boundaries, for one that was launched without them."""
+    traces = {
+        rank: rows_kept(trace, ~(_in_phases(trace, ("boundary",)) | _boundary_states(trace)))
+        for rank, trace in launch.traces.items()
+    }
+    return replace(launch, traces=traces)
 
 
-def _without_skipped(a: Trace, b: Trace, begins: int) -> tuple[Trace, Trace]:
-    """Leave out of the first resumed step what was fetched only to be skipped: of each name the last rows count."""
-    of_loaders = ("data", "rng")
-    counts = {name: len(rows) for name, rows in _by_name(a, begins, of_loaders).items()}
+def _boundary_states(trace: Trace) -> Mask:
+    return np.isin(trace.spec, [code for code, spec in enumerate(trace.specs) if spec == BOUNDARY_STATE])
+
+
+def _first_boundary_alone(trace: Trace, begins: int) -> Trace:
+    """Leave out later boundaries, and of the first step all but the last that was told: state was loaded by then."""
+    told = _in_phases(trace, ("boundary",))
+    rows = np.flatnonzero(told & (trace.step == begins))
+    gaps = np.flatnonzero(np.diff(rows) > 1)
+    last = rows[gaps[-1] + 1 :] if len(gaps) else rows
+    kept = ~told
+    kept[last] = True
+    return rows_kept(trace, kept)
+
+
+def _without_discarded(a: Trace, b: Trace, begins: int) -> Trace:
+    """Leave out of the first resumed step what came before state was loaded: of each name the last rows count.
+
+    Batches are fetched to be skipped, and a forward and a backward are discarded so that DDP lays out its buckets.
+    """
+    counts = {name: len(rows) for name, rows in _by_name(a, begins).items()}
     left = np.zeros(len(b), np.bool_)
-    for name, rows in _by_name(b, begins, of_loaders).items():
+    for name, rows in _by_name(b, begins).items():
         kept = counts.get(name, 0)
         if kept:
             left[rows[: max(0, len(rows) - kept)]] = True
-    return a, rows_kept(b, ~left)
+    return rows_kept(b, ~left)
 
 
-def _by_name(trace: Trace, step: int, phases: tuple[str, ...]) -> dict[str, Index]:
-    rows = np.flatnonzero((trace.step == step) & _in_phases(trace, phases))
-    return {trace.names[code]: rows[trace.name[rows] == code] for code in np.unique(trace.name[rows])}
+def _by_name(trace: Trace, step: int) -> dict[tuple[str, bool], Index]:
+    """Return the rows of a step by name; a generator's states at the boundary are not those with a batch."""
+    at_boundary = _boundary_states(trace)
+    rows = np.flatnonzero((trace.step == step) & _in_phases(trace, _BEFORE_THE_STEP))
+    found: dict[tuple[str, bool], Index] = {}
+    for told in (False, True):
+        own = rows[at_boundary[rows] == told]
+        for code in np.unique(trace.name[own]):
+            for phase in np.unique(trace.phase[own[trace.name[own] == code]]):
+                mine = own[(trace.name[own] == code) & (trace.phase[own] == phase)]
+                found[f"{trace.phases[phase]} {trace.names[code]}", told] = mine
+    return found
 
 
 def _without_undrawn(a: Trace, b: Trace) -> tuple[Trace, Trace]:
     """Leave out the states of generators that were never drawn from where nothing was stopped: loading moves them."""
     undrawn: npt.NDArray[np.uint64] = np.frombuffer(UNDRAWN, np.uint64)
-    names = [name for name, digests in _states(a).items() if (digests == undrawn).all()]
+    names = [name for name, rows in _states(a).items() if (a.digest[rows] == undrawn).all()]
     return _without_generators(a, names), _without_generators(b, names)
 
 
-def _idle(a: Trace, b: Trace) -> Iterator[str]:
-    """Yield the generators whose states differ and do not move, as far as more than one look can tell."""
+def _without_harmless_states(a: Trace, b: Trace, begins: int) -> tuple[Trace, Trace]:
+    """Leave out the states with the first resumed batch where they did nothing.
+
+    That is where the samples are the same in content, and the states with which computing begins are equal: they were
+    put back between the two.
+    """
+    told = [_told_at(trace, begins) for trace in (a, b)]
+    if told[0] != told[1] or not told[0][0]:
+        return a, b
+    names = {name for name, _ in told[0][0]}
+    return _without_delivered(a, begins, names), _without_delivered(b, begins, names)
+
+
+def _told_at(trace: Trace, step: int) -> tuple[list[tuple[str, bytes]], list[tuple[str, bytes]]]:
+    """Return the generators' states at the boundary of a step, and what was said of its data."""
+    now = trace.step == step
+    masks = (now & _boundary_states(trace), now & _in_phases(trace, ("data",)))
+    states, data = (
+        [(trace.names[trace.name[row]], trace.digest[row].tobytes()) for row in np.flatnonzero(mask)] for mask in masks
+    )
+    return states, data
+
+
+def _without_delivered(trace: Trace, step: int, names: set[str]) -> Trace:
+    codes = [code for code, name in enumerate(trace.names) if name in names]
+    delivered = (trace.step == step) & _in_phases(trace, ("rng",)) & ~_boundary_states(trace)
+    return rows_kept(trace, ~(delivered & np.isin(trace.name, codes)))
+
+
+def _passes_begun(trace: Trace) -> Index:
+    """Return the sequence numbers of the rows with which a loader without workers begins a pass."""
+    codes = [code for code, name in enumerate(trace.names) if (split_name(name) or ("", ""))[1] == "num_workers"]
+    begun: Index = trace.seq[np.isin(trace.name, codes) & (trace.value == 0)]
+    return begun
+
+
+def _idle(a: Trace, b: Trace, begun: list[Index]) -> Iterator[str]:
+    """Yield the generators whose states differ and do not move, as far as more than one look can tell.
+
+    ``begun`` holds for each trace the sequence numbers of rows at which they may move.
+    """
     others = _states(b)
-    for name, digests in _states(a).items():
+    for name, mine in _states(a).items():
         theirs = others.get(name)
-        if theirs is None or min(len(digests), len(theirs)) < 2 or np.array_equal(digests[:1], theirs[:1]):
+        if theirs is None or min(len(mine), len(theirs)) < 2:
             continue
-        if all((one == one[:1]).all() for one in (digests, theirs)):
+        is_still = not any(map(len, begun))
+        looked_at = slice(1) if is_still else slice(None)
+        if np.array_equal(a.digest[mine[looked_at]], b.digest[theirs[looked_at]]):
+            continue
+        if _moves_only_at(a, mine, begun[0]) and _moves_only_at(b, theirs, begun[1]):
             yield name
+
+
+def _moves_only_at(trace: Trace, rows: Index, begun: Index) -> bool:
+    moved = np.flatnonzero((trace.digest[rows[1:]] != trace.digest[rows[:-1]]).any(axis=1))
+    seq, begun = trace.seq[rows], np.sort(begun)
+    return bool((np.searchsorted(begun, seq[moved + 1]) > np.searchsorted(begun, seq[moved])).all())
 
 
 def _one_sided(a: Trace, b: Trace) -> list[str]:
     """Return the copies, schedulers and scalers that only one of both tells of: ``copy.Net[1]``."""
-    told = [
-        {_HOLDER.match(trace.names[code])[0] for code in _boundary_codes(trace) if _HOLDER.match(trace.names[code])}  # type: ignore[index]
-        for trace in (a, b)
-    ]
+    told = [{found[0] for name in _boundary_names(trace) if (found := _HOLDER.match(name))} for trace in (a, b)]
     return sorted(told[0] ^ told[1])
 
 
+def _boundary_names(trace: Trace) -> list[str]:
+    return [trace.names[code] for code in np.unique(trace.name[_in_phases(trace, ("boundary",))])]
+
+
 def _without_boundary_of(trace: Trace, holders: Sequence[str]) -> Trace:
-    codes = [code for code in _boundary_codes(trace) if any(trace.names[code].startswith(f"{one}.") for one in holders)]
-    return rows_kept(trace, ~(_in_phases(trace, ("boundary",)) & np.isin(trace.name, codes)))
+    names = [name for name in _boundary_names(trace) if any(name.startswith(f"{one}.") for one in holders)]
+    return rows_kept(trace, ~(_in_phases(trace, ("boundary",)) & np.isin(trace.name, _codes(trace, names))))
 
 
-def _boundary_codes(trace: Trace) -> list[int]:
-    return [int(code) for code in np.unique(trace.name[_in_phases(trace, ("boundary",))])]
+def _codes(trace: Trace, names: Sequence[str]) -> list[int]:
+    return [code for code, name in enumerate(trace.names) if name in names]
 
 
-def _states(trace: Trace) -> dict[str, npt.NDArray[np.uint64]]:
-    """Return the digests (uint64[n, 2]) of each generator's states, in order."""
+def _states(trace: Trace) -> dict[str, Index]:
+    """Return the rows of each generator's states, in order."""
     of_rng = _in_phases(trace, ("rng",))
-    codes = np.unique(trace.name[of_rng])
-    return {trace.names[code]: trace.digest[of_rng & (trace.name == code)] for code in codes}
+    return {trace.names[code]: np.flatnonzero(of_rng & (trace.name == code)) for code in np.unique(trace.name[of_rng])}
 
 
 def _without_generators(trace: Trace, names: Sequence[str]) -> Trace:

@@ -69,7 +69,7 @@ def test_everything_is_told_by_name() -> None:
         "scheduler.StepLR[0].step_size",
         "scheduler.StepLR[0].gamma",
         "scheduler.StepLR[0].last_epoch",
-        "scaler.growth_tracker",
+        "scaler.scale",
     ]
     names = {"scaler.scale", "optimizer.group0.lr", "optimizer.0.weight.exp_avg", "copy.AveragedModel[0].n_averaged"}
     assert names | {"copy.AveragedModel[0].module.0.weight", "param.0.weight", "param.1.bias"} <= set(told)

@@ -19,22 +19,23 @@ from ddp_repro.observe.names import buffer_slots, parameter_slots, root_modules
 from ddp_repro.observe.recorder import number
 from ddp_repro.observe.replacement import Detach, replace_attribute
 from ddp_repro.observe.scene import Scene
+from ddp_repro.observe.standing import is_distributed
 
 _T = TypeVar("_T")
 
 
 def attach(scene: Scene) -> Detach:
     """Tell of schedulers and scalers before, of copies and models after what optimizers hold."""
-    if not scene.boundary.is_wanted:
+    boundary, discard, holders = scene.boundary, _Discard(scene), Holders()
+    if not boundary.is_wanted:
         return lambda: None
-    holders = Holders()
     detach = holders.attach()
-    tellers = scene.boundary.tellers
-    tellers[:0] = [lambda: _schedulers(holders), lambda: _scalers(holders)]
-    tellers.extend([lambda: _copies(scene, holders), lambda: _models(scene)])
+    boundary.tellers[:0] = [lambda: _schedulers(holders), lambda: _scalers(holders)]
+    boundary.tellers.extend([lambda: _copies(scene, holders), lambda: _models(scene)])
+    boundary.was_discarded, boundary.told = discard.happened, discard.forget
 
     def take_off() -> None:
-        tellers.clear()
+        boundary.tellers.clear()
         detach()
 
     return take_off
@@ -81,6 +82,40 @@ class Holders:
         return noting
 
 
+class _Discard:
+    """Knows whether a backward since the boundary was told has left no gradients: it was discarded."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._known = 0
+
+    def forget(self) -> None:
+        """Begin to look anew."""
+        self._known = self._scene.backwards.count
+
+    def happened(self) -> bool:
+        """Tell whether it happened; gradients of zeros are none."""
+        if self._scene.backwards.count == self._known:
+            return False
+        return not any(_has_gradient(parameter) for parameter in self._trained())
+
+    def _trained(self) -> Iterator[torch.Tensor]:
+        for replica in self._scene.replicas:
+            for _, parameter, _ in replica.parameters:
+                yield parameter
+        for _, parameter in self._scene.unmanaged.parameters():
+            yield parameter
+
+
+def _has_gradient(parameter: torch.Tensor) -> bool:
+    gradient = parameter.grad
+    if gradient is None:
+        return False
+    if is_distributed(gradient):
+        gradient = gradient.to_local()  # type: ignore[attr-defined]  # a collective must not run here
+    return gradient.layout is not torch.strided or bool(gradient.any())
+
+
 def _schedulers(holders: Holders) -> Iterator[Item]:
     """Yield the public numbers of each scheduler; what begins with ``_`` counts calls and moves no bit."""
     for index, scheduler in enumerate(_in_order(holders.of(LRScheduler))):
@@ -100,9 +135,10 @@ def _numbers(scheduler: LRScheduler) -> dict[str, Any]:
 
 def _scalers(holders: Holders) -> Iterator[Item]:
     for scaler in [one for one in holders.of(GradScaler) if one.is_enabled()]:
-        for key, value in sorted(scaler.state_dict().items()):
-            if key in ("scale", "_growth_tracker"):
-                yield (f"scaler.{key.lstrip('_')}", *number(value))
+        state = scaler.state_dict()
+        for key in ("scale", "_growth_tracker"):
+            if key in state:
+                yield (f"scaler.{key.lstrip('_')}", *number(state[key]))
 
 
 def _copies(scene: Scene, holders: Holders) -> Iterator[Item]:

@@ -132,6 +132,7 @@ class _OptimizerProbe:
             return
         if self._counter.leaves(optimizer):
             self._record_outcome(optimizer)
+            self._scene.boundary.leave()
         self._counter.end(optimizer)
 
     def _watched_closure(self, closure: Callable[[], Any], optimizer: Optimizer) -> Callable[[], Any]:
