@@ -15,7 +15,7 @@ from ddp_repro.judge.ignored import without_ignored
 from ddp_repro.judge.invariants import launch_findings
 from ddp_repro.judge.judgement import Rules
 from ddp_repro.judge.restored import begun_anew, idle_generators, restored_findings
-from ddp_repro.judge.resumption import Sides, sides, without_boundaries
+from ddp_repro.judge.resumption import Lenient, Sides, sides, without_boundaries
 from ddp_repro.judge.soundness import common_problems, problems_of
 from ddp_repro.judge.wording import counted, listed, numbered
 from ddp_repro.trace.launch import Launch
@@ -97,9 +97,9 @@ def _problems(launches: Sequence[Launch], stretches: Sequence[Stretch], rules: R
     """Return why nothing can be concluded: a launch that is not whole, unless it was to be killed."""
     killed = {one.launch for one in stretches if one.is_killed}
     unsound = problems_of([one for one in launches if one.index not in killed], is_ignoring=bool(rules.ignore))
-    found = [problem for problems in unsound.values() for problem in problems]
-    numbers = {launch.index for launch in launches}
-    found += [one.problem for one in stretches if one.problem and one.launch in numbers and not found]
+    made = {launch.index for launch in launches}
+    found = [one.problem for one in stretches if one.problem and one.launch in made and not unsound.get(one.launch)]
+    found += [problem for problems in unsound.values() for problem in problems]
     if not found and len(launches) < 1 + len(stretches):
         found.append(f"only {len(launches)} of {1 + len(stretches)} launches were made")
     if not found and not stretches:
@@ -141,7 +141,8 @@ def _gone_on(straight: Launch, launch: Launch, stretch: Stretch, seen: _Seen) ->
         seen.notes.setdefault(f"goes on from step {both.begins}, not {stretch.begins}", []).append(launch.index)
     found = _difference(both, stretch)
     if found is not None:
-        lenient = sides(straight, launch, stretch.begins, is_lenient=True)
+        before = _compared_before(stretch, both.resumed)
+        lenient = sides(straight, launch, stretch.begins, Lenient(before=before))
         if _difference(lenient, stretch) is None:
             both, found = lenient, None
             seen.notes.setdefault(SAID_OTHERWISE, []).append(launch.index)

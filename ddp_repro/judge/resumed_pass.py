@@ -39,9 +39,12 @@ def delivering(trace: Trace, step: int) -> Iterator[str]:
             yield parts[0]
 
 
-def by_content(a: Trace, b: Trace, begins: int) -> tuple[Trace, Trace]:
-    """Return both traces without how the pass under way was said, where its batches are the same; else as they are."""
-    told = [_delivered(trace, begins) for trace in (a, b)]
+def by_content(a: Trace, b: Trace, begins: int, before: int | None) -> tuple[Trace, Trace]:
+    """Return both traces without how the pass under way was said, where its batches are the same; else as they are.
+
+    Only batches of steps below ``before`` are looked at, where that is given.
+    """
+    told = [_delivered(trace, begins, before) for trace in (a, b)]
     one, other = told
     if one is None or other is None or not len(one.content) or _content(a, one) != _content(b, other):
         return a, b
@@ -49,15 +52,20 @@ def by_content(a: Trace, b: Trace, begins: int) -> tuple[Trace, Trace]:
     return _without(a, one.said), _without(b, other.said)
 
 
-def _delivered(trace: Trace, begins: int) -> Delivered | None:
+def _delivered(trace: Trace, begins: int, before: int | None) -> Delivered | None:
     """Return what the loader that delivers first from ``begins`` on delivers, until it or another one begins a pass."""
     loader = next(delivering(trace, begins), None)
     if loader is None:
         return None
-    rows = np.flatnonzero((trace.step >= begins) & _of_data(trace))
+    now = trace.step >= begins
+    if before is not None:
+        now &= trace.step < before
+    rows = np.flatnonzero(now & _of_data(trace))
     parts = [split_name(trace.names[trace.name[row]]) or ("", "") for row in rows]
     facts = np.array([is_fact(trace.names[trace.name[row]]) for row in rows])
-    first = next(place for place, (own, _) in enumerate(parts) if own == loader and not facts[place])
+    first = next((place for place, (own, _) in enumerate(parts) if own == loader and not facts[place]), None)
+    if first is None:
+        return None
     others = np.flatnonzero(facts[first:])
     end = first + int(others[0]) if len(others) else len(rows)
     mine = np.array([own == loader for own, _ in parts[:end]])

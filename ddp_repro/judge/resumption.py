@@ -50,11 +50,18 @@ class Sides:
     one_sided: tuple[str, ...]
 
 
-def sides(straight: Launch, resumed: Launch, expected: int | None, *, is_lenient: bool = False) -> Sides:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lenient:
+    """That what moves no bit may differ, in the steps below ``before`` (``None``: to the end)."""
+
+    before: int | None
+
+
+def sides(straight: Launch, resumed: Launch, expected: int | None, lenient: Lenient | None = None) -> Sides:
     """Return both launches as they are compared; ``expected`` is where the second one should go on, where known.
 
-    With ``is_lenient``, what moves no bit may differ: how the batches of the pass under way were said, where they hold
-    the same, and generators that moved only as a loader without workers began a pass (it draws a seed all the same).
+    Where it is ``lenient``, what moves no bit may differ: how the batches of the pass under way were said, where they
+    hold the same, and generators that moved only as a loader without workers began a pass (it draws a seed).
     """
     begins = begins_at(straight, resumed, expected)
     ranks = sorted(straight.traces.keys() & resumed.traces.keys())
@@ -64,11 +71,14 @@ def sides(straight: Launch, resumed: Launch, expected: int | None, *, is_lenient
     idle: dict[int, tuple[str, ...]] = {}
     one_sided: dict[str, None] = {}
     for rank in ranks:
-        one, other = _compared(straight.traces[rank], shifted[rank], begins, is_lenient=is_lenient)
+        one, other = _compared(straight.traces[rank], shifted[rank], begins, lenient)
         alone = _one_sided(one, other)
         one_sided.update(dict.fromkeys(alone))
         one, other = (_without_boundary_of(trace, alone) for trace in (one, other))
-        begun = [_passes_begun(trace) if is_lenient else _NO_ROWS for trace in (straight.traces[rank], shifted[rank])]
+        begun = [
+            _passes_begun(trace) if lenient is not None else _NO_ROWS
+            for trace in (straight.traces[rank], shifted[rank])
+        ]
         idle[rank] = tuple(_idle(one, other, begun))
         traces_a[rank], traces_b[rank] = (_without_generators(trace, idle[rank]) for trace in (one, other))
     return Sides(
@@ -143,13 +153,13 @@ def _other_layout(a: Trace, b: Trace, step: int) -> bool:
     return told[0] != told[1]
 
 
-def _compared(a: Trace, b: Trace, begins: int, *, is_lenient: bool) -> tuple[Trace, Trace]:
+def _compared(a: Trace, b: Trace, begins: int, lenient: "Lenient | None") -> tuple[Trace, Trace]:
     a, b = _carried_forward(a, b, begins), rows_kept(b, (b.step >= begins) & ~_in_phases(b, ("init",)))
     a, b = (_alike_named(rows_kept(trace, ~_of_the_process(trace))) for trace in (a, b))
     a, b = _first_boundary_alone(a, begins), _first_boundary_alone(b, begins)
     b = _without_discarded(a, b, begins)
-    if is_lenient:
-        a, b = by_content(a, b, begins)
+    if lenient is not None:
+        a, b = by_content(a, b, begins, lenient.before)
     return _without_undrawn(*_without_harmless_states(a, b, begins))
 
 
@@ -170,7 +180,7 @@ def _carried_forward(a: Trace, b: Trace, begins: int) -> Trace:
     """
     kept = (a.step >= begins) & ~_in_phases(a, ("init",))
     kept[: _round_begin(a, begins)] = False
-    carried = _last_before(a, begins) if _begins_pass_alone(a, b, begins) else _NO_ROWS
+    carried = _carried(a, b, begins)
     rows = np.concatenate([carried, np.flatnonzero(kept)])
     step = np.concatenate([np.full(len(carried), begins, np.int32), a.step[kept]])
     return replace(a, **{column: getattr(a, column)[rows] for column in _COLUMNS if column != "step"}, step=step)
@@ -202,6 +212,34 @@ def _begins_pass_alone(a: Trace, b: Trace, begins: int) -> bool:
 def _facts_at(trace: Trace, step: int) -> list[int]:
     rows = np.flatnonzero((trace.step == step) & _in_phases(trace, ("data",)))
     return [int(row) for row in rows if is_fact(trace.names[trace.name[row]])]
+
+
+def _carried(a: Trace, b: Trace, begins: int) -> Index:
+    """Return the rows of the uninterrupted launch that a resumed one tells again at its first step.
+
+    That is the whole pass where its batches were all fetched as it began (``list(loader)``), else its facts.
+    """
+    if not _begins_pass_alone(a, b, begins):
+        return _NO_ROWS
+    fetched = [any(not is_fact(name) for name in _loader_names_at(trace, begins)) for trace in (a, b)]
+    return _last_pass(a, begins) if fetched == [False, True] else _last_before(a, begins)
+
+
+def _loader_names_at(trace: Trace, step: int) -> list[str]:
+    rows = np.flatnonzero((trace.step == step) & _in_phases(trace, ("data",)))
+    return [trace.names[trace.name[row]] for row in rows]
+
+
+def _last_pass(trace: Trace, step: int) -> Index:
+    """Return the rows of the last pass that delivered before ``step``, from its first fact on."""
+    rows = np.flatnonzero((trace.step < step) & _in_phases(trace, ("data",)))
+    parts = [split_name(trace.names[trace.name[row]]) or ("", "") for row in rows]
+    delivered = [loader for loader, told in parts if told == "index" or told.startswith("batch")]
+    if not delivered:
+        return _NO_ROWS
+    mine = [(row, told) for row, (loader, told) in zip(rows, parts, strict=True) if loader == delivered[-1]]
+    first = max((place for place, (_, told) in enumerate(mine) if told == "pass"), default=0)
+    return np.array([row for row, _ in mine[first:]], np.int64)
 
 
 def _last_before(trace: Trace, step: int) -> Index:
