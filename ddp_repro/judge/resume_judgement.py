@@ -25,8 +25,8 @@ LAYOUT_ONLY: Final = (
     "same"
 )
 SAID_OTHERWISE: Final = (
-    "how the batches of the epoch under way were drawn, or the state of a generator that only loaders draw from, "
-    "is another one, and what was trained on and trained is equal in bits all the same"
+    "how the batches of the epoch under way were drawn, or the state of a generator that only seeds loaders, is "
+    "another one, and what was trained on and trained is equal in bits all the same"
 )
 
 

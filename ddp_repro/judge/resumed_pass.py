@@ -11,7 +11,7 @@ import numpy as np
 
 from ddp_repro.judge.ignored import rows_kept
 from ddp_repro.judge.passes import split_name
-from ddp_repro.judge.rows import Index
+from ddp_repro.judge.rows import NO_ROWS, Index, in_phases
 from ddp_repro.trace.reader import Trace
 
 
@@ -32,7 +32,7 @@ def is_fact(name: str) -> bool:
 
 def delivering(trace: Trace, step: int) -> Iterator[str]:
     """Yield the loaders that deliver from ``step`` on, a batch at a time."""
-    for row in np.flatnonzero((trace.step >= step) & _of_data(trace)):
+    for row in np.flatnonzero((trace.step >= step) & in_phases(trace, ("data",))):
         name = trace.names[trace.name[row]]
         parts = split_name(name)
         if parts is not None and not is_fact(name):
@@ -60,7 +60,7 @@ def _delivered(trace: Trace, begins: int, before: int | None) -> Delivered | Non
     now = trace.step >= begins
     if before is not None:
         now &= trace.step < before
-    rows = np.flatnonzero(now & _of_data(trace))
+    rows = np.flatnonzero(now & in_phases(trace, ("data",)))
     parts = [split_name(trace.names[trace.name[row]]) or ("", "") for row in rows]
     facts = np.array([is_fact(trace.names[trace.name[row]]) for row in rows])
     first = next((place for place, (own, _) in enumerate(parts) if own == loader and not facts[place]), None)
@@ -96,5 +96,51 @@ def _without(trace: Trace, rows: Index) -> Trace:
     return rows_kept(trace, kept)
 
 
-def _of_data(trace: Trace) -> "np.ndarray[tuple[int], np.dtype[np.bool_]]":
-    return np.isin(trace.phase, [code for code, phase in enumerate(trace.phases) if phase == "data"])
+def told_again(a: Trace, b: Trace, begins: int) -> Index:
+    """Return the rows of the uninterrupted launch that a resumed one tells again at its first step.
+
+    That is the whole pass where its batches were all fetched as it began (``list(loader)``), else its facts.
+    """
+    if not _begins_pass_alone(a, b, begins):
+        return NO_ROWS
+    fetched = [any(not is_fact(name) for name in _loader_names_at(trace, begins)) for trace in (a, b)]
+    return _last_pass(a, begins) if fetched == [False, True] else _last_before(a, begins)
+
+
+def _begins_pass_alone(a: Trace, b: Trace, begins: int) -> bool:
+    """Return whether the resumed launch says at its first step what a pass begins with, and the other does not."""
+    return bool(_facts_at(b, begins)) and not _facts_at(a, begins)
+
+
+def _facts_at(trace: Trace, step: int) -> list[int]:
+    rows = np.flatnonzero((trace.step == step) & in_phases(trace, ("data",)))
+    return [int(row) for row in rows if is_fact(trace.names[trace.name[row]])]
+
+
+def _loader_names_at(trace: Trace, step: int) -> list[str]:
+    rows = np.flatnonzero((trace.step == step) & in_phases(trace, ("data",)))
+    return [trace.names[trace.name[row]] for row in rows]
+
+
+def _last_pass(trace: Trace, step: int) -> Index:
+    """Return the rows of the last pass that delivered before ``step``, from its first fact on."""
+    rows = np.flatnonzero((trace.step < step) & in_phases(trace, ("data",)))
+    parts = [split_name(trace.names[trace.name[row]]) or ("", "") for row in rows]
+    delivered = [loader for loader, told in parts if told == "index" or told.startswith("batch")]
+    if not delivered:
+        return NO_ROWS
+    mine = [(row, told) for row, (loader, told) in zip(rows, parts, strict=True) if loader == delivered[-1]]
+    first = max((place for place, (_, told) in enumerate(mine) if told == "pass"), default=0)
+    return np.array([row for row, _ in mine[first:]], np.int64)
+
+
+def _last_before(trace: Trace, step: int) -> Index:
+    """Return the last row before ``step`` of each fact of the loader that delivers the first batch from ``step`` on."""
+    loader = next(delivering(trace, step), None)
+    found: dict[int, int] = {}
+    for row in np.flatnonzero((trace.step < step) & in_phases(trace, ("data",))):
+        name = trace.names[trace.name[row]]
+        parts = split_name(name)
+        if parts is not None and parts[0] == loader and is_fact(name):
+            found[int(trace.name[row])] = int(row)
+    return np.array(sorted(found.values()), np.int64)

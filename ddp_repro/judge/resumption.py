@@ -6,20 +6,25 @@ they draw shows in the batches), the layout of DDP's buckets (what it does shows
 """
 
 import re
-from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from ddp_repro.judge.generator_states import (
+    boundary_states,
+    idle_names,
+    passes_begun,
+    without_generators,
+    without_harmless_states,
+    without_undrawn,
+)
 from ddp_repro.judge.ignored import rows_kept
 from ddp_repro.judge.passes import split_name
-from ddp_repro.judge.resumed_pass import by_content, delivering, is_fact
-from ddp_repro.judge.rows import Index, Mask
+from ddp_repro.judge.resumed_pass import by_content, told_again
+from ddp_repro.judge.rows import NO_ROWS, Index, Mask, in_phases
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
-from ddp_repro.trace.schema import BOUNDARY_STATE, UNDRAWN
 
 _OF_THE_PROCESS: Final = ("pass", "passed_over", "length", "num_workers", "end", "guard", "guard_fixed")
 _OF_WORKERS: Final = re.compile(r"worker\d+\..*", re.DOTALL)
@@ -28,7 +33,6 @@ _HOLDER: Final = re.compile(r"(?:copy|scheduler)\.[^.]*\[\d+\]|scaler(?=\.)")
 _KIND: Final = re.compile(r"\[\d+\]$")
 _BEFORE_THE_STEP: Final = ("data", "rng", "forward", "loss", "grad_local", "grad_reduced", "buffer")
 _LEFT_BY_A_STEP: Final = ("grad_step", "param", "buffer", "optimizer", "scaler")
-_NO_ROWS: Final[Index] = np.empty(0, np.int64)
 _COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "valid")
 
 
@@ -76,11 +80,10 @@ def sides(straight: Launch, resumed: Launch, expected: int | None, lenient: Leni
         one_sided.update(dict.fromkeys(alone))
         one, other = (_without_boundary_of(trace, alone) for trace in (one, other))
         begun = [
-            _passes_begun(trace) if lenient is not None else _NO_ROWS
-            for trace in (straight.traces[rank], shifted[rank])
+            passes_begun(trace) if lenient is not None else NO_ROWS for trace in (straight.traces[rank], shifted[rank])
         ]
-        idle[rank] = tuple(_idle(one, other, begun))
-        traces_a[rank], traces_b[rank] = (_without_generators(trace, idle[rank]) for trace in (one, other))
+        idle[rank] = tuple(idle_names(one, other, begun))
+        traces_a[rank], traces_b[rank] = (without_generators(trace, idle[rank]) for trace in (one, other))
     return Sides(
         straight=replace(straight, traces=traces_a),
         resumed=replace(resumed, traces=traces_b),
@@ -119,13 +122,13 @@ def begins_at(straight: Launch, resumed: Launch, expected: int | None) -> int:
 
 def _started_from(trace: Trace, step: int) -> set[tuple[str, bytes]]:
     """Return all that a step starts from and the samples that it trains on, as names and digests."""
-    rows = np.flatnonzero((trace.step == step) & _in_phases(trace, ("boundary", "data")))
+    rows = np.flatnonzero((trace.step == step) & in_phases(trace, ("boundary", "data")))
     return {(trace.names[trace.name[row]], trace.digest[row].tobytes()) for row in rows}
 
 
 def _held(trace: Trace, step: int) -> dict[str, bytes]:
     """Return the digests of the parameters before a step."""
-    rows = np.flatnonzero((trace.step == step) & _in_phases(trace, ("boundary",)))
+    rows = np.flatnonzero((trace.step == step) & in_phases(trace, ("boundary",)))
     told = ((trace.names[trace.name[row]], trace.digest[row].tobytes()) for row in rows)
     return {name: digest for name, digest in told if name.startswith("param.")}
 
@@ -135,10 +138,6 @@ def _shifted(trace: Trace, begins: int) -> Trace:
     if len(counted) == 0 or counted[0] > 0:
         return trace
     return replace(trace, step=np.where(trace.step >= 0, trace.step + np.int32(begins), trace.step))
-
-
-def _in_phases(trace: Trace, phases: tuple[str, ...]) -> Mask:
-    return np.isin(trace.phase, [code for code, phase in enumerate(trace.phases) if phase in phases])
 
 
 def _named(trace: Trace, expression: re.Pattern[str]) -> Mask:
@@ -154,13 +153,13 @@ def _other_layout(a: Trace, b: Trace, step: int) -> bool:
 
 
 def _compared(a: Trace, b: Trace, begins: int, lenient: "Lenient | None") -> tuple[Trace, Trace]:
-    a, b = _carried_forward(a, b, begins), rows_kept(b, (b.step >= begins) & ~_in_phases(b, ("init",)))
+    a, b = _carried_forward(a, b, begins), rows_kept(b, (b.step >= begins) & ~in_phases(b, ("init",)))
     a, b = (_alike_named(rows_kept(trace, ~_of_the_process(trace))) for trace in (a, b))
     a, b = _first_boundary_alone(a, begins), _first_boundary_alone(b, begins)
     b = _without_discarded(a, b, begins)
     if lenient is not None:
         a, b = by_content(a, b, begins, lenient.before)
-    return _without_undrawn(*_without_harmless_states(a, b, begins))
+    return without_undrawn(*without_harmless_states(a, b, begins))
 
 
 def _of_the_process(trace: Trace) -> Mask:
@@ -178,11 +177,11 @@ def _carried_forward(a: Trace, b: Trace, begins: int) -> Trace:
 
     A resumed launch begins that pass again and says it again: epoch, order, the sampler's rank.
     """
-    kept = (a.step >= begins) & ~_in_phases(a, ("init",))
+    kept = (a.step >= begins) & ~in_phases(a, ("init",))
     kept[: _round_begin(a, begins)] = False
-    carried = _carried(a, b, begins)
-    rows = np.concatenate([carried, np.flatnonzero(kept)])
-    step = np.concatenate([np.full(len(carried), begins, np.int32), a.step[kept]])
+    again = told_again(a, b, begins)
+    rows = np.concatenate([again, np.flatnonzero(kept)])
+    step = np.concatenate([np.full(len(again), begins, np.int32), a.step[kept]])
     return replace(a, **{column: getattr(a, column)[rows] for column in _COLUMNS if column != "step"}, step=step)
 
 
@@ -192,7 +191,7 @@ def _round_begin(trace: Trace, step: int) -> int:
     The optimizer that steps first counts; what others do after it (a generator after its discriminator) stands with the
     next step, and is done when a training is stopped.
     """
-    gradients = np.flatnonzero(_in_phases(trace, ("grad_step",)))
+    gradients = np.flatnonzero(in_phases(trace, ("grad_step",)))
     first = int(trace.step[gradients].min(initial=step))
     leaders = trace.name[gradients[trace.step[gradients] == first]]
     own = gradients[trace.step[gradients] == step]
@@ -200,58 +199,8 @@ def _round_begin(trace: Trace, step: int) -> int:
     earlier = own[: int(np.argmax(of_leader)) if of_leader.any() else len(own)]
     if len(earlier) == 0 or step == first:
         return 0
-    left = np.flatnonzero(~_in_phases(trace, _LEFT_BY_A_STEP))
+    left = np.flatnonzero(~in_phases(trace, _LEFT_BY_A_STEP))
     return int(left[np.searchsorted(left, earlier[-1], side="right")]) if left[-1] > earlier[-1] else len(trace)
-
-
-def _begins_pass_alone(a: Trace, b: Trace, begins: int) -> bool:
-    """Return whether the resumed launch says at its first step what a pass begins with, and the other does not."""
-    return bool(_facts_at(b, begins)) and not _facts_at(a, begins)
-
-
-def _facts_at(trace: Trace, step: int) -> list[int]:
-    rows = np.flatnonzero((trace.step == step) & _in_phases(trace, ("data",)))
-    return [int(row) for row in rows if is_fact(trace.names[trace.name[row]])]
-
-
-def _carried(a: Trace, b: Trace, begins: int) -> Index:
-    """Return the rows of the uninterrupted launch that a resumed one tells again at its first step.
-
-    That is the whole pass where its batches were all fetched as it began (``list(loader)``), else its facts.
-    """
-    if not _begins_pass_alone(a, b, begins):
-        return _NO_ROWS
-    fetched = [any(not is_fact(name) for name in _loader_names_at(trace, begins)) for trace in (a, b)]
-    return _last_pass(a, begins) if fetched == [False, True] else _last_before(a, begins)
-
-
-def _loader_names_at(trace: Trace, step: int) -> list[str]:
-    rows = np.flatnonzero((trace.step == step) & _in_phases(trace, ("data",)))
-    return [trace.names[trace.name[row]] for row in rows]
-
-
-def _last_pass(trace: Trace, step: int) -> Index:
-    """Return the rows of the last pass that delivered before ``step``, from its first fact on."""
-    rows = np.flatnonzero((trace.step < step) & _in_phases(trace, ("data",)))
-    parts = [split_name(trace.names[trace.name[row]]) or ("", "") for row in rows]
-    delivered = [loader for loader, told in parts if told == "index" or told.startswith("batch")]
-    if not delivered:
-        return _NO_ROWS
-    mine = [(row, told) for row, (loader, told) in zip(rows, parts, strict=True) if loader == delivered[-1]]
-    first = max((place for place, (_, told) in enumerate(mine) if told == "pass"), default=0)
-    return np.array([row for row, _ in mine[first:]], np.int64)
-
-
-def _last_before(trace: Trace, step: int) -> Index:
-    """Return the last row before ``step`` of each fact of the loader that delivers the first batch from ``step`` on."""
-    loader = next(delivering(trace, step), None)
-    found: dict[int, int] = {}
-    for row in np.flatnonzero((trace.step < step) & _in_phases(trace, ("data",))):
-        name = trace.names[trace.name[row]]
-        parts = split_name(name)
-        if parts is not None and parts[0] == loader and is_fact(name):
-            found[int(trace.name[row])] = int(row)
-    return np.array(sorted(found.values()), np.int64)
 
 
 def _alike_named(trace: Trace) -> Trace:
@@ -272,19 +221,15 @@ def _alike_named(trace: Trace) -> Trace:
 def without_boundaries(launch: Launch) -> Launch:
     """Return a launch without what was recorded of boundaries, for one that was launched without them."""
     traces = {
-        rank: rows_kept(trace, ~(_in_phases(trace, ("boundary",)) | _boundary_states(trace)))
+        rank: rows_kept(trace, ~(in_phases(trace, ("boundary",)) | boundary_states(trace)))
         for rank, trace in launch.traces.items()
     }
     return replace(launch, traces=traces)
 
 
-def _boundary_states(trace: Trace) -> Mask:
-    return np.isin(trace.spec, [code for code, spec in enumerate(trace.specs) if spec == BOUNDARY_STATE])
-
-
 def _first_boundary_alone(trace: Trace, begins: int) -> Trace:
     """Leave out later boundaries, and of the first step all but the last that was told: state was loaded by then."""
-    told = _in_phases(trace, ("boundary",))
+    told = in_phases(trace, ("boundary",))
     rows = np.flatnonzero(told & (trace.step == begins))
     gaps = np.flatnonzero(np.diff(rows) > 1)
     last = rows[gaps[-1] + 1 :] if len(gaps) else rows
@@ -309,8 +254,8 @@ def _without_discarded(a: Trace, b: Trace, begins: int) -> Trace:
 
 def _by_name(trace: Trace, step: int) -> dict[tuple[str, bool], Index]:
     """Return the rows of a step by name; a generator's states at the boundary are not those with a batch."""
-    at_boundary = _boundary_states(trace)
-    rows = np.flatnonzero((trace.step == step) & _in_phases(trace, _BEFORE_THE_STEP))
+    at_boundary = boundary_states(trace)
+    rows = np.flatnonzero((trace.step == step) & in_phases(trace, _BEFORE_THE_STEP))
     found: dict[tuple[str, bool], Index] = {}
     for told in (False, True):
         own = rows[at_boundary[rows] == told]
@@ -321,73 +266,6 @@ def _by_name(trace: Trace, step: int) -> dict[tuple[str, bool], Index]:
     return found
 
 
-def _without_undrawn(a: Trace, b: Trace) -> tuple[Trace, Trace]:
-    """Leave out the states of generators that were never drawn from where nothing was stopped: loading moves them."""
-    undrawn: npt.NDArray[np.uint64] = np.frombuffer(UNDRAWN, np.uint64)
-    names = [name for name, rows in _states(a).items() if (a.digest[rows] == undrawn).all()]
-    return _without_generators(a, names), _without_generators(b, names)
-
-
-def _without_harmless_states(a: Trace, b: Trace, begins: int) -> tuple[Trace, Trace]:
-    """Leave out the states with the first resumed batch where they did nothing.
-
-    That is where the samples are the same in content, and the states with which computing begins are equal: they were
-    put back between the two.
-    """
-    told = [_told_at(trace, begins) for trace in (a, b)]
-    if told[0] != told[1] or not told[0][0]:
-        return a, b
-    names = {name for name, _ in told[0][0]}
-    return _without_delivered(a, begins, names), _without_delivered(b, begins, names)
-
-
-def _told_at(trace: Trace, step: int) -> tuple[list[tuple[str, bytes]], list[tuple[str, bytes]]]:
-    """Return the generators' states at the boundary of a step, and what was said of its data."""
-    now = trace.step == step
-    masks = (now & _boundary_states(trace), now & _in_phases(trace, ("data",)))
-    states, data = (
-        [(trace.names[trace.name[row]], trace.digest[row].tobytes()) for row in np.flatnonzero(mask)] for mask in masks
-    )
-    return states, data
-
-
-def _without_delivered(trace: Trace, step: int, names: set[str]) -> Trace:
-    codes = [code for code, name in enumerate(trace.names) if name in names]
-    delivered = (trace.step == step) & _in_phases(trace, ("rng",)) & ~_boundary_states(trace)
-    return rows_kept(trace, ~(delivered & np.isin(trace.name, codes)))
-
-
-def _passes_begun(trace: Trace) -> Index:
-    """Return the sequence numbers of the rows with which a loader without workers begins a pass."""
-    codes = [code for code, name in enumerate(trace.names) if (split_name(name) or ("", ""))[1] == "num_workers"]
-    begun: Index = trace.seq[np.isin(trace.name, codes) & (trace.value == 0)]
-    return begun
-
-
-def _idle(a: Trace, b: Trace, begun: list[Index]) -> Iterator[str]:
-    """Yield the generators whose states differ and do not move, as far as more than one look can tell.
-
-    ``begun`` holds for each trace the sequence numbers of rows at which they may move.
-    """
-    others = _states(b)
-    for name, mine in _states(a).items():
-        theirs = others.get(name)
-        if theirs is None or min(len(mine), len(theirs)) < 2:
-            continue
-        is_still = not any(map(len, begun))
-        looked_at = slice(1) if is_still else slice(None)
-        if np.array_equal(a.digest[mine[looked_at]], b.digest[theirs[looked_at]]):
-            continue
-        if _moves_only_at(a, mine, begun[0]) and _moves_only_at(b, theirs, begun[1]):
-            yield name
-
-
-def _moves_only_at(trace: Trace, rows: Index, begun: Index) -> bool:
-    moved = np.flatnonzero((trace.digest[rows[1:]] != trace.digest[rows[:-1]]).any(axis=1))
-    seq, begun = trace.seq[rows], np.sort(begun)
-    return bool((np.searchsorted(begun, seq[moved + 1]) > np.searchsorted(begun, seq[moved])).all())
-
-
 def _one_sided(a: Trace, b: Trace) -> list[str]:
     """Return the copies, schedulers and scalers that only one of both tells of: ``copy.Net[1]``."""
     told = [{found[0] for name in _boundary_names(trace) if (found := _HOLDER.match(name))} for trace in (a, b)]
@@ -395,24 +273,10 @@ def _one_sided(a: Trace, b: Trace) -> list[str]:
 
 
 def _boundary_names(trace: Trace) -> list[str]:
-    return [trace.names[code] for code in np.unique(trace.name[_in_phases(trace, ("boundary",))])]
+    return [trace.names[code] for code in np.unique(trace.name[in_phases(trace, ("boundary",))])]
 
 
 def _without_boundary_of(trace: Trace, holders: Sequence[str]) -> Trace:
     names = [name for name in _boundary_names(trace) if any(name.startswith(f"{one}.") for one in holders)]
-    return rows_kept(trace, ~(_in_phases(trace, ("boundary",)) & np.isin(trace.name, _codes(trace, names))))
-
-
-def _codes(trace: Trace, names: Sequence[str]) -> list[int]:
-    return [code for code, name in enumerate(trace.names) if name in names]
-
-
-def _states(trace: Trace) -> dict[str, Index]:
-    """Return the rows of each generator's states, in order."""
-    of_rng = _in_phases(trace, ("rng",))
-    return {trace.names[code]: np.flatnonzero(of_rng & (trace.name == code)) for code in np.unique(trace.name[of_rng])}
-
-
-def _without_generators(trace: Trace, names: Sequence[str]) -> Trace:
     codes = [code for code, name in enumerate(trace.names) if name in names]
-    return rows_kept(trace, ~(_in_phases(trace, ("rng",)) & np.isin(trace.name, codes)))
+    return rows_kept(trace, ~(in_phases(trace, ("boundary",)) & np.isin(trace.name, codes)))
