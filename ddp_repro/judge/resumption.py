@@ -6,6 +6,7 @@ they draw shows in the batches), the layout of DDP's buckets (what it does shows
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
