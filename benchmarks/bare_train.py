@@ -14,6 +14,7 @@ from ddp_repro.config import RecordConfig
 from ddp_repro.run import determinism
 from ddp_repro.run.course import Course
 from ddp_repro.run.root_seed import seed_everything, seed_training
+from ddp_repro.run.saving import Saving
 from ddp_repro.run.train import prepare, train
 from ddp_repro.run.world import exit_now, join, leave, read_place
 from ddp_repro.workload.factory import load_workload
@@ -33,8 +34,11 @@ def main() -> None:
     join(place, config.launcher)
     session = prepare(config, place, workload)
     seed_training(place.shard)
-    train(session, Course(), lambda: None)
-    del session, workload
+    course = Course()
+    saving = Saving(session, course, {})
+    saving.load()
+    train(session, course, saving.after_step)
+    del session, workload, saving
     leave()
     exit_now(0)
 

@@ -47,13 +47,14 @@ def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
         variants=_judged(planned) if config.twins else (),
         ignore=tuple(config.judge.ignore),
     )
-    context = Context(run=folder, command=invocation.text, level=config.level)
-    judgement = judge(load_launches(folder.launches()), rules)
+    context = Context(run=folder, command=invocation.text, level=config.level, ignore=rules.ignore)
+    launches = load_launches(folder.launches())
+    judgement = judge(launches, rules)
     write_json(folder.verdict, verdict_document(judgement, context))  # whatever the second look comes to
     with suppress(Interrupted), Progress(enabled=config.output.progress, noun="second look, launch") as progress:
         command = Looking(config=config, invocation=invocation, folder=folder, watcher=progress)
         judgement = look_again(judgement, command)
-    return tell(judgement, context)
+    return tell(judgement, launches, context, config.report)
 
 
 def _judged(planned: Sequence[Variant]) -> tuple[Twin, ...]:

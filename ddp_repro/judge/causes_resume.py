@@ -5,6 +5,12 @@ from typing import Final
 from ddp_repro.judge.cause import Cause
 
 RESUMED: Final[dict[str, Cause]] = {
+    "begun-anew": Cause(
+        title="the run did not go on from its checkpoint",
+        message="the launch that was to go on from its checkpoint starts with the parameters of the very beginning, as "
+        "if it had been given none",
+        advice="have the script read what resume.load_args gives it, and load the checkpoint before it trains",
+    ),
     "restored-position": Cause(
         title="the place in the data was not restored",
         message="the run that goes on from step {step} is not where it was in its data ({names}){where}{position}",

@@ -51,10 +51,27 @@ def distance_between(spec: str, a: float, b: float) -> Distance | None:
     return distance_of(*(Stored(dtype=dtype, shape=(), data=_scalar(dtype, value)) for value in (a, b)))
 
 
+def ulps_between(dtype: str, a: npt.NDArray[np.float64], b: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    """Return the distance of n pairs of numbers of one type, in units in the last place.
+
+    NaN for other types and where either is NaN or infinite. Exact below 2**53, and there is no other one in practice.
+    """
+    if dtype not in _OF_SPECS:
+        return np.full(len(a), np.nan)
+    stored = _OF_SPECS[dtype]
+    both = np.isfinite(a) & np.isfinite(b)
+    bits = (np.frombuffer(_scalars(stored, np.where(both, one, 0.0)), f"<{_KINDS[stored].bits}") for one in (a, b))
+    return np.where(both, _ulps(_KINDS[stored], *bits).astype(np.float64), np.nan)
+
+
 def _scalar(dtype: str, value: float) -> bytes:
-    kind = _KINDS[dtype]
-    stored = np.array(value, dtype=f"<{kind.read_as}").tobytes()
-    return stored[2:] if dtype == "BF16" else stored
+    return _scalars(dtype, np.array([value]))
+
+
+def _scalars(dtype: str, values: npt.NDArray[np.float64]) -> bytes:
+    """Return the bytes of n numbers as their type stores them."""
+    stored = values.astype(f"<{_KINDS[dtype].read_as}")
+    return (stored.view(np.uint32) >> 16).astype("<u2").tobytes() if dtype == "BF16" else stored.tobytes()
 
 
 def distance_of(a: Stored, b: Stored) -> Distance | None:

@@ -7,9 +7,16 @@ from ddp_repro.trace.reader import Trace
 
 
 def steps_done(trace: Trace) -> int:
-    """Return the number of optimizer steps: parameters are recorded after each."""
-    rows = np.isin(trace.phase, [code for code, phase in enumerate(trace.phases) if phase == "param"])
-    return int(trace.step[rows].max(initial=-1)) + 1
+    """Return the number of steps of the optimizer that steps first: what it takes and leaves is recorded.
+
+    What others leave after its last step stands with a step that it does not take.
+    """
+    phase = next((phase for phase in ("grad_step", "param") if phase in trace.phases), None)
+    if phase is None:
+        return 0
+    rows = trace.phase == trace.phases.index(phase)
+    leaders = trace.name[rows & (trace.step == trace.step[rows].min(initial=0))]
+    return int(trace.step[rows & np.isin(trace.name, leaders)].max(initial=-1)) + 1
 
 
 def epoch_starts(trace: Trace) -> list[int]:

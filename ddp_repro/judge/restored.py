@@ -1,7 +1,7 @@
 """What a launch that goes on from a checkpoint did not get back, by the names of what its first step started from."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -64,6 +64,15 @@ def restored_findings(both: Sides, found: LaunchDivergence) -> list[Finding]:
     return told or list(_consequences(both, first))
 
 
+def begun_anew(both: Sides, step: int) -> Finding:
+    """Return the finding on a launch that should go on from ``step`` and has the parameters of the very beginning."""
+    names = [name for trace in both.resumed.traces.values() for name in trace.names if name.startswith("param.")]
+    names = list(dict.fromkeys(names)) or [""]
+    item = _Item(cause="begun-anew", phase="boundary", is_of=lambda _: True)
+    found = _told(both, item, dict.fromkeys(both.resumed.traces, names))
+    return replace(found, step=step)
+
+
 def idle_generators(both: Sides) -> Iterator[Finding]:
     """Yield a warning on generators that did not get their states back and that nothing drew from after that."""
     if both.idle:
@@ -77,8 +86,17 @@ def _of_item(both: Sides, item: _Item, first: Mapping[int, Divergence]) -> Itera
     if not ranks:
         return
     own = list(dict.fromkeys(name for rank in ranks for name in names[rank]))
+    if item.phase == "data":
+        own.sort(key=_telling(both, ranks[0]))
     place = _place(both, item, ranks, own)
     yield finding(item.cause, place, _gaps(both, item.cause, ranks, own))
+
+
+def _telling(both: Sides, rank: int) -> Callable[[str], bool]:
+    """Return a sort key by which what tells most comes first: an epoch that both know, else the indices."""
+    epochs = [_epoch(launch.traces[rank], both.begins) for launch in (both.straight, both.resumed)]
+    first = ".index" if None in epochs or epochs[0] == epochs[1] else ".epoch"
+    return lambda name: not name.endswith(first)
 
 
 def _place(both: Sides, item: _Item, ranks: list[int], names: list[str], severity: Severity = "error") -> Place:
@@ -110,7 +128,11 @@ def _plain(name: str) -> str:
 
 
 def _library(name: str) -> str:
-    return name.rpartition(".")[2] + owner_of(name)
+    parts = split_name(name)
+    if parts is None:
+        return name + owner_of(name)
+    own = parts[1].removeprefix("main.").removesuffix(".before").removesuffix(".after")
+    return f"{own} ({parts[0]})"
 
 
 def _where(both: Sides, ranks: list[int]) -> str:

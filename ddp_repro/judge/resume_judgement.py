@@ -7,22 +7,26 @@ from typing import Final
 from ddp_repro.errors import Verdict
 from ddp_repro.judge.causes import preceded
 from ddp_repro.judge.diagnosis import diagnose
-from ddp_repro.judge.divergence import compare_launches
+from ddp_repro.judge.divergence import LaunchDivergence, compare_launches
 from ddp_repro.judge.finals import common_ends, compare_finals
 from ddp_repro.judge.findings import Finding, Judgement, merged
 from ddp_repro.judge.identity import compare_identities, in_words, refusal_findings
 from ddp_repro.judge.ignored import without_ignored
 from ddp_repro.judge.invariants import launch_findings
 from ddp_repro.judge.judgement import Rules
-from ddp_repro.judge.restored import idle_generators, restored_findings
-from ddp_repro.judge.resumption import sides
+from ddp_repro.judge.restored import begun_anew, idle_generators, restored_findings
+from ddp_repro.judge.resumption import Lenient, Sides, sides, without_boundaries
 from ddp_repro.judge.soundness import common_problems, problems_of
-from ddp_repro.judge.wording import counted, numbered
+from ddp_repro.judge.wording import counted, listed, numbered
 from ddp_repro.trace.launch import Launch
 
 LAYOUT_ONLY: Final = (
     "DDP's buckets had another layout in the first step after a restart, and the gradients are equal in bits all the "
     "same"
+)
+SAID_OTHERWISE: Final = (
+    "how the batches of the epoch under way were drawn, or the state of a generator that only seeds loaders, is "
+    "another one, and what was trained on and trained is equal in bits all the same"
 )
 
 
@@ -62,7 +66,9 @@ def judge_resumed(launches: Sequence[Launch], stretches: Sequence[Stretch], rule
     seen = _Seen()
     if not problems:
         _compare(launches, stretches, seen)
-    findings, notes = launch_findings(launches[0], before=None) if launches and not problems else ([], [])
+    findings, notes = (
+        launch_findings(without_boundaries(launches[0]), before=None) if launches and not problems else ([], [])
+    )
     findings = [*merged(seen.findings), *merged(findings), *refusal_findings(launches, differences)]
     told = sorted(
         (replace(one, reproduce=rules.reproduce) for one in findings), key=lambda one: one.severity != "error"
@@ -91,9 +97,9 @@ def _problems(launches: Sequence[Launch], stretches: Sequence[Stretch], rules: R
     """Return why nothing can be concluded: a launch that is not whole, unless it was to be killed."""
     killed = {one.launch for one in stretches if one.is_killed}
     unsound = problems_of([one for one in launches if one.index not in killed], is_ignoring=bool(rules.ignore))
-    found = [problem for problems in unsound.values() for problem in problems]
-    numbers = {launch.index for launch in launches}
-    found += [one.problem for one in stretches if one.problem and one.launch in numbers and not found]
+    made = {launch.index for launch in launches}
+    found = [one.problem for one in stretches if one.problem and one.launch in made and not unsound.get(one.launch)]
+    found += [problem for problems in unsound.values() for problem in problems]
     if not found and len(launches) < 1 + len(stretches):
         found.append(f"only {len(launches)} of {1 + len(stretches)} launches were made")
     if not found and not stretches:
@@ -119,32 +125,53 @@ def _from_the_start(straight: Launch, launch: Launch, stretch: Stretch) -> Itera
     """Yield where a launch differs before it was stopped: then the training does not repeat at all."""
     done = min((int(trace.step.max(initial=0)) for trace in launch.traces.values()), default=0)
     before = done if stretch.is_killed else min(done + 1, stretch.stops or done + 1)
-    one, other = _without_boundaries(straight), _without_boundaries(launch)
+    one, other = without_boundaries(straight), without_boundaries(launch)
     found = compare_launches(one, other, before=before)
     if found is not None:
         told = diagnose(one, other, found)
         yield preceded(told, "before anything was stopped, the launches differ already: ")
 
 
-def _without_boundaries(launch: Launch) -> Launch:
-    kept, _ = without_ignored([launch], ["boundary:*"])
-    return kept[0]
-
-
 def _gone_on(straight: Launch, launch: Launch, stretch: Stretch, seen: _Seen) -> Iterator[Finding]:
     both = sides(straight, launch, stretch.begins)
+    if both.begins == 0:
+        yield begun_anew(both, stretch.begins or 0)
+        return
+    if stretch.begins is not None and both.begins != stretch.begins:
+        seen.notes.setdefault(f"goes on from step {both.begins}, not {stretch.begins}", []).append(launch.index)
+    found = _difference(both, stretch)
+    if found is not None:
+        before = _compared_before(stretch, both.resumed)
+        lenient = sides(straight, launch, stretch.begins, Lenient(before=before))
+        if _difference(lenient, stretch) is None:
+            both, found = lenient, None
+            seen.notes.setdefault(SAID_OTHERWISE, []).append(launch.index)
     yield from idle_generators(both)
-    before = stretch.stops if stretch.stops is not None else stretch.compared_to
-    found = compare_launches(both.straight, both.resumed, before=before)
-    if found is None and before is None:
-        one, other, _ = common_ends(both.straight, both.resumed, has_more_forwards=False)
-        found = compare_finals(one, other) if one.finals and other.finals else None
+    if both.one_sided:
+        note = f"only one of both launches had {listed(both.one_sided)}, which is not compared"
+        seen.notes.setdefault(note, []).append(launch.index)
     if found is None:
         if both.other_layout:
             seen.notes.setdefault(LAYOUT_ONLY, []).append(launch.index)
         return
     told = restored_findings(both, found) if found.first is not None and not found.at_end else []
     yield from told or [replace(diagnose(both.straight, both.resumed, found, witness="twins"), witness="twins")]
+
+
+def _difference(both: Sides, stretch: Stretch) -> LaunchDivergence | None:
+    before = _compared_before(stretch, both.resumed)
+    found = compare_launches(both.straight, both.resumed, before=before)
+    if found is not None or before is not None:
+        return found
+    one, other, _ = common_ends(both.straight, both.resumed, has_more_forwards=False)
+    return compare_finals(one, other) if one.finals and other.finals else None
+
+
+def _compared_before(stretch: Stretch, resumed: Launch) -> int | None:
+    """Return the step up to which a launch can be compared; what a killed one did not get to disk is no difference."""
+    if stretch.is_killed:
+        return min((int(trace.step.max(initial=0)) for trace in resumed.traces.values()), default=0)
+    return stretch.stops if stretch.stops is not None else stretch.compared_to
 
 
 def _classes(launches: Sequence[Launch], seen: _Seen) -> list[list[int]]:

@@ -6,24 +6,34 @@ they draw shows in the batches), the layout of DDP's buckets (what it does shows
 """
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
-import numpy.typing as npt
 
+from ddp_repro.judge.generator_states import (
+    boundary_states,
+    idle_names,
+    passes_begun,
+    without_generators,
+    without_harmless_states,
+    without_undrawn,
+)
 from ddp_repro.judge.ignored import rows_kept
 from ddp_repro.judge.passes import split_name
-from ddp_repro.judge.rows import Index, Mask
+from ddp_repro.judge.resumed_pass import by_content, told_again
+from ddp_repro.judge.rows import NO_ROWS, Index, Mask, in_phases
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
-from ddp_repro.trace.schema import UNDRAWN
 
-_OF_THE_PROCESS: Final = ("pass", "length", "num_workers", "end", "guard", "guard_fixed")
+_OF_THE_PROCESS: Final = ("pass", "passed_over", "length", "num_workers", "end", "guard", "guard_fixed")
 _OF_WORKERS: Final = re.compile(r"worker\d+\..*", re.DOTALL)
 _LAYOUT: Final = re.compile(r"(?:.*\.)?bucket_layout", re.DOTALL)
+_HOLDER: Final = re.compile(r"(?:copy|scheduler)\.[^.]*\[\d+\]|scaler(?=\.)")
 _KIND: Final = re.compile(r"\[\d+\]$")
+_BEFORE_THE_STEP: Final = ("data", "rng", "forward", "loss", "grad_local", "grad_reduced", "buffer")
+_LEFT_BY_A_STEP: Final = ("grad_step", "param", "buffer", "optimizer", "scaler")
 _COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "valid")
 
 
@@ -31,8 +41,9 @@ _COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "v
 class Sides:
     """Both launches from step ``begins`` on, and the ranks whose first reduction had buckets of another layout.
 
-    ``whole`` is the uninterrupted launch with what came before. ``idle`` names, by rank, the generators whose states
-    differ and that neither launch drew from after that: their rows are left out.
+    ``whole`` is the uninterrupted launch with what came before. ``one_sided`` names copies of the model and schedulers
+    that only one of both had as its first step began: they are left out. ``idle`` names, by rank, the generators whose
+    states differ and that neither launch drew from after that: their rows are left out.
     """
 
     straight: Launch
@@ -41,20 +52,39 @@ class Sides:
     begins: int
     other_layout: tuple[int, ...]
     idle: dict[int, tuple[str, ...]]
+    one_sided: tuple[str, ...]
 
 
-def sides(straight: Launch, resumed: Launch, expected: int | None) -> Sides:
-    """Return both launches as they are compared; ``expected`` is where the second one should go on, where known."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Lenient:
+    """That what moves no bit may differ, in the steps below ``before`` (``None``: to the end)."""
+
+    before: int | None
+
+
+def sides(straight: Launch, resumed: Launch, expected: int | None, lenient: Lenient | None = None) -> Sides:
+    """Return both launches as they are compared; ``expected`` is where the second one should go on, where known.
+
+    Where it is ``lenient``, what moves no bit may differ: how the batches of the pass under way were said, where they
+    hold the same, and generators that moved only as a loader without workers began a pass (it draws a seed).
+    """
     begins = begins_at(straight, resumed, expected)
     ranks = sorted(straight.traces.keys() & resumed.traces.keys())
     shifted = {rank: _shifted(resumed.traces[rank], begins) for rank in ranks}
     other_layout = tuple(rank for rank in ranks if _other_layout(straight.traces[rank], shifted[rank], begins))
     traces_a, traces_b = dict(straight.traces), dict(resumed.traces)
     idle: dict[int, tuple[str, ...]] = {}
+    one_sided: dict[str, None] = {}
     for rank in ranks:
-        one, other = _compared(straight.traces[rank], shifted[rank], begins)
-        idle[rank] = tuple(_idle(one, other))
-        traces_a[rank], traces_b[rank] = (_without_generators(trace, idle[rank]) for trace in (one, other))
+        one, other = _compared(straight.traces[rank], shifted[rank], begins, lenient)
+        alone = _one_sided(one, other)
+        one_sided.update(dict.fromkeys(alone))
+        one, other = (_without_boundary_of(trace, alone) for trace in (one, other))
+        begun = [
+            passes_begun(trace) if lenient is not None else NO_ROWS for trace in (straight.traces[rank], shifted[rank])
+        ]
+        idle[rank] = tuple(idle_names(one, other, begun))
+        traces_a[rank], traces_b[rank] = (without_generators(trace, idle[rank]) for trace in (one, other))
     return Sides(
         straight=replace(straight, traces=traces_a),
         resumed=replace(resumed, traces=traces_b),
@@ -62,6 +92,7 @@ def sides(straight: Launch, resumed: Launch, expected: int | None) -> Sides:
         begins=begins,
         other_layout=other_layout,
         idle={rank: names for rank, names in idle.items() if names},
+        one_sided=tuple(one_sided),
     )
 
 
@@ -69,7 +100,8 @@ def begins_at(straight: Launch, resumed: Launch, expected: int | None) -> int:
     """Return the step of the uninterrupted launch that a resumed one starts from.
 
     A trace that counts on says so itself. One that counts from 0 starts where its parameters are those that the other
-    launch had before a step; where they are those of none or of several, ``expected`` decides.
+    launch had before a step; where they are those of none or of several, ``expected`` decides, and where nothing is
+    expected, how much of what its first step starts from is that of a step.
     """
     rank = min(straight.traces.keys() & resumed.traces.keys(), default=None)
     if rank is None:
@@ -79,15 +111,25 @@ def begins_at(straight: Launch, resumed: Launch, expected: int | None) -> int:
     if len(counted) and counted[0] > 0:
         return int(counted[0])
     mine = _held(trace, int(counted[0]) if len(counted) else 0)
-    found = [step for step in np.unique(other.step[other.step >= 0]) if mine and _held(other, int(step)) == mine]
-    if len(found) == 1 or (found and expected is None):
-        return int(found[-1])
-    return expected or 0
+    steps = [int(step) for step in np.unique(other.step[other.step >= 0])]
+    found = [step for step in steps if mine and _held(other, step) == mine]
+    if len(found) == 1:
+        return found[0]
+    if expected is not None:
+        return expected
+    first = _started_from(trace, 0)
+    return max(found or steps, key=lambda step: len(first & _started_from(other, step)), default=0)
+
+
+def _started_from(trace: Trace, step: int) -> set[tuple[str, bytes]]:
+    """Return all that a step starts from and the samples that it trains on, as names and digests."""
+    rows = np.flatnonzero((trace.step == step) & in_phases(trace, ("boundary", "data")))
+    return {(trace.names[trace.name[row]], trace.digest[row].tobytes()) for row in rows}
 
 
 def _held(trace: Trace, step: int) -> dict[str, bytes]:
     """Return the digests of the parameters before a step."""
-    rows = np.flatnonzero((trace.step == step) & _in_phases(trace, ("boundary",)))
+    rows = np.flatnonzero((trace.step == step) & in_phases(trace, ("boundary",)))
     told = ((trace.names[trace.name[row]], trace.digest[row].tobytes()) for row in rows)
     return {name: digest for name, digest in told if name.startswith("param.")}
 
@@ -99,10 +141,6 @@ def _shifted(trace: Trace, begins: int) -> Trace:
     return replace(trace, step=np.where(trace.step >= 0, trace.step + np.int32(begins), trace.step))
 
 
-def _in_phases(trace: Trace, phases: tuple[str, ...]) -> Mask:
-    return np.isin(trace.phase, [code for code, phase in enumerate(trace.phases) if phase in phases])
-
-
 def _named(trace: Trace, expression: re.Pattern[str]) -> Mask:
     return np.isin(trace.name, [code for code, name in enumerate(trace.names) if expression.fullmatch(name)])
 
@@ -111,16 +149,18 @@ def _other_layout(a: Trace, b: Trace, step: int) -> bool:
     told = []
     for trace in (a, b):
         rows = np.flatnonzero(_named(trace, _LAYOUT) & (trace.step == step))
-        told.append([(trace.names[trace.name[row]], trace.digest[row].tobytes()) for row in rows])
+        told.append({trace.names[trace.name[row]]: trace.digest[row].tobytes() for row in rows})
     return told[0] != told[1]
 
 
-def _compared(a: Trace, b: Trace, begins: int) -> tuple[Trace, Trace]:
-    a, b = _carried_forward(a, b, begins), rows_kept(b, (b.step >= begins) & ~_in_phases(b, ("init",)))
+def _compared(a: Trace, b: Trace, begins: int, lenient: "Lenient | None") -> tuple[Trace, Trace]:
+    a, b = _carried_forward(a, b, begins), rows_kept(b, (b.step >= begins) & ~in_phases(b, ("init",)))
     a, b = (_alike_named(rows_kept(trace, ~_of_the_process(trace))) for trace in (a, b))
-    a, b = _without_later_boundaries(a, begins), _without_later_boundaries(b, begins)
-    a, b = _without_skipped(a, b, begins)
-    return _without_undrawn(a, b)
+    a, b = _first_boundary_alone(a, begins), _first_boundary_alone(b, begins)
+    b = _without_discarded(a, b, begins)
+    if lenient is not None:
+        a, b = by_content(a, b, begins, lenient.before)
+    return without_undrawn(*without_harmless_states(a, b, begins))
 
 
 def _of_the_process(trace: Trace) -> Mask:
@@ -138,45 +178,30 @@ def _carried_forward(a: Trace, b: Trace, begins: int) -> Trace:
 
     A resumed launch begins that pass again and says it again: epoch, order, the sampler's rank.
     """
-    kept = (a.step >= begins) & ~_in_phases(a, ("init",))
-    carried = _last_before(a, begins) if _begins_pass_alone(a, b, begins) else np.empty(0, np.int64)
-    rows = np.concatenate([carried, np.flatnonzero(kept)])
-    step = np.concatenate([np.full(len(carried), begins, np.int32), a.step[kept]])
+    kept = (a.step >= begins) & ~in_phases(a, ("init",))
+    kept[: _round_begin(a, begins)] = False
+    again = told_again(a, b, begins)
+    rows = np.concatenate([again, np.flatnonzero(kept)])
+    step = np.concatenate([np.full(len(again), begins, np.int32), a.step[kept]])
     return replace(a, **{column: getattr(a, column)[rows] for column in _COLUMNS if column != "step"}, step=step)
 
 
-def _begins_pass_alone(a: Trace, b: Trace, begins: int) -> bool:
-    """Return whether the resumed launch says at its first step what a pass begins with, and the other does not."""
-    return bool(_facts_at(b, begins)) and not _facts_at(a, begins)
+def _round_begin(trace: Trace, step: int) -> int:
+    """Return the row from which on all optimizers are about to make the step.
 
-
-def _facts_at(trace: Trace, step: int) -> list[int]:
-    rows = np.flatnonzero((trace.step == step) & _in_phases(trace, ("data",)))
-    return [int(row) for row in rows if _is_fact(trace.names[trace.name[row]])]
-
-
-def _is_fact(name: str) -> bool:
-    parts = split_name(name)
-    return parts is not None and parts[1] != "index" and not parts[1].startswith("batch")
-
-
-def _last_before(trace: Trace, step: int) -> Index:
-    """Return the last row before ``step`` of each fact of the loader that delivers the first batch from ``step`` on."""
-    loader = next(_delivering(trace, step), None)
-    found: dict[int, int] = {}
-    for row in np.flatnonzero((trace.step < step) & _in_phases(trace, ("data",))):
-        name = trace.names[trace.name[row]]
-        parts = split_name(name)
-        if parts is not None and parts[0] == loader and _is_fact(name):
-            found[int(trace.name[row])] = int(row)
-    return np.array(sorted(found.values()), np.int64)
-
-
-def _delivering(trace: Trace, step: int) -> Iterator[str]:
-    for row in np.flatnonzero((trace.step >= step) & _in_phases(trace, ("data",))):
-        parts = split_name(trace.names[trace.name[row]])
-        if parts is not None and not _is_fact(trace.names[trace.name[row]]):
-            yield parts[0]
+    The optimizer that steps first counts; what others do after it (a generator after its discriminator) stands with the
+    next step, and is done when a training is stopped.
+    """
+    gradients = np.flatnonzero(in_phases(trace, ("grad_step",)))
+    first = int(trace.step[gradients].min(initial=step))
+    leaders = trace.name[gradients[trace.step[gradients] == first]]
+    own = gradients[trace.step[gradients] == step]
+    of_leader = np.isin(trace.name[own], leaders)
+    earlier = own[: int(np.argmax(of_leader)) if of_leader.any() else len(own)]
+    if len(earlier) == 0 or step == first:
+        return 0
+    left = np.flatnonzero(~in_phases(trace, _LEFT_BY_A_STEP))
+    return int(left[np.searchsorted(left, earlier[-1], side="right")]) if left[-1] > earlier[-1] else len(trace)
 
 
 def _alike_named(trace: Trace) -> Trace:
@@ -194,52 +219,65 @@ def _alike_named(trace: Trace) -> Trace:
     return replace(trace, names=names)
 
 
-def _without_later_boundaries(trace: Trace, begins: int) -> Trace:
-    return rows_kept(trace, ~(_in_phases(trace, ("boundary",)) & (trace.step > begins)))
+def without_boundaries(launch: Launch) -> Launch:
+    """Return a launch without what was recorded of boundaries, for one that was launched without them."""
+    traces = {
+        rank: rows_kept(trace, ~(in_phases(trace, ("boundary",)) | boundary_states(trace)))
+        for rank, trace in launch.traces.items()
+    }
+    return replace(launch, traces=traces)
 
 
-def _without_skipped(a: Trace, b: Trace, begins: int) -> tuple[Trace, Trace]:
-    """Leave out of the first resumed step what was fetched only to be skipped: of each name the last rows count."""
-    of_loaders = ("data", "rng")
-    counts = {name: len(rows) for name, rows in _by_name(a, begins, of_loaders).items()}
+def _first_boundary_alone(trace: Trace, begins: int) -> Trace:
+    """Leave out later boundaries, and of the first step all but the last that was told: state was loaded by then."""
+    told = in_phases(trace, ("boundary",))
+    rows = np.flatnonzero(told & (trace.step == begins))
+    gaps = np.flatnonzero(np.diff(rows) > 1)
+    last = rows[gaps[-1] + 1 :] if len(gaps) else rows
+    kept = ~told
+    kept[last] = True
+    return rows_kept(trace, kept)
+
+
+def _without_discarded(a: Trace, b: Trace, begins: int) -> Trace:
+    """Leave out of the first resumed step what came before state was loaded: of each name the last rows count.
+
+    Batches are fetched to be skipped, and a forward and a backward are discarded so that DDP lays out its buckets.
+    """
+    counts = {name: len(rows) for name, rows in _by_name(a, begins).items()}
     left = np.zeros(len(b), np.bool_)
-    for name, rows in _by_name(b, begins, of_loaders).items():
+    for name, rows in _by_name(b, begins).items():
         kept = counts.get(name, 0)
         if kept:
             left[rows[: max(0, len(rows) - kept)]] = True
-    return a, rows_kept(b, ~left)
+    return rows_kept(b, ~left)
 
 
-def _by_name(trace: Trace, step: int, phases: tuple[str, ...]) -> dict[str, Index]:
-    rows = np.flatnonzero((trace.step == step) & _in_phases(trace, phases))
-    return {trace.names[code]: rows[trace.name[rows] == code] for code in np.unique(trace.name[rows])}
+def _by_name(trace: Trace, step: int) -> dict[tuple[str, bool], Index]:
+    """Return the rows of a step by name; a generator's states at the boundary are not those with a batch."""
+    at_boundary = boundary_states(trace)
+    rows = np.flatnonzero((trace.step == step) & in_phases(trace, _BEFORE_THE_STEP))
+    found: dict[tuple[str, bool], Index] = {}
+    for told in (False, True):
+        own = rows[at_boundary[rows] == told]
+        for code in np.unique(trace.name[own]):
+            for phase in np.unique(trace.phase[own[trace.name[own] == code]]):
+                mine = own[(trace.name[own] == code) & (trace.phase[own] == phase)]
+                found[f"{trace.phases[phase]} {trace.names[code]}", told] = mine
+    return found
 
 
-def _without_undrawn(a: Trace, b: Trace) -> tuple[Trace, Trace]:
-    """Leave out the states of generators that were never drawn from where nothing was stopped: loading moves them."""
-    undrawn: npt.NDArray[np.uint64] = np.frombuffer(UNDRAWN, np.uint64)
-    names = [name for name, digests in _states(a).items() if (digests == undrawn).all()]
-    return _without_generators(a, names), _without_generators(b, names)
+def _one_sided(a: Trace, b: Trace) -> list[str]:
+    """Return the copies, schedulers and scalers that only one of both tells of: ``copy.Net[1]``."""
+    told = [{found[0] for name in _boundary_names(trace) if (found := _HOLDER.match(name))} for trace in (a, b)]
+    return sorted(told[0] ^ told[1])
 
 
-def _idle(a: Trace, b: Trace) -> Iterator[str]:
-    """Yield the generators whose states differ and do not move, as far as more than one look can tell."""
-    others = _states(b)
-    for name, digests in _states(a).items():
-        theirs = others.get(name)
-        if theirs is None or min(len(digests), len(theirs)) < 2 or np.array_equal(digests[:1], theirs[:1]):
-            continue
-        if all((one == one[:1]).all() for one in (digests, theirs)):
-            yield name
+def _boundary_names(trace: Trace) -> list[str]:
+    return [trace.names[code] for code in np.unique(trace.name[in_phases(trace, ("boundary",))])]
 
 
-def _states(trace: Trace) -> dict[str, npt.NDArray[np.uint64]]:
-    """Return the digests (uint64[n, 2]) of each generator's states, in order."""
-    of_rng = _in_phases(trace, ("rng",))
-    codes = np.unique(trace.name[of_rng])
-    return {trace.names[code]: trace.digest[of_rng & (trace.name == code)] for code in codes}
-
-
-def _without_generators(trace: Trace, names: Sequence[str]) -> Trace:
+def _without_boundary_of(trace: Trace, holders: Sequence[str]) -> Trace:
+    names = [name for name in _boundary_names(trace) if any(name.startswith(f"{one}.") for one in holders)]
     codes = [code for code, name in enumerate(trace.names) if name in names]
-    return rows_kept(trace, ~(_in_phases(trace, ("rng",)) & np.isin(trace.name, codes)))
+    return rows_kept(trace, ~(in_phases(trace, ("boundary",)) & np.isin(trace.name, codes)))

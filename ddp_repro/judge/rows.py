@@ -17,6 +17,8 @@ Codes = npt.NDArray[np.int32]
 Index = npt.NDArray[np.int64]
 Mask = npt.NDArray[np.bool_]
 
+NO_ROWS: Final[Index] = np.empty(0, np.int64)
+
 _CAUSAL: Final = {phase: 2 * place for place, phase in enumerate(PHASES)}
 _UNKNOWN: Final = 2 * len(PHASES)
 _FORWARD_ENTRY: Final = _CAUSAL["forward"] - 1
@@ -99,3 +101,8 @@ def causal_places(labels: Labels, rows: Rows) -> Codes:
 def causal_place(phase: str) -> int:
     """Return the place of ``phase`` in causal order, comparable with ``causal_places``."""
     return _CAUSAL.get(phase, _UNKNOWN)
+
+
+def in_phases(trace: Trace, phases: tuple[str, ...]) -> Mask:
+    """Return which rows of a trace are of one of the phases."""
+    return np.isin(trace.phase, [code for code, phase in enumerate(trace.phases) if phase in phases])

@@ -11,7 +11,7 @@ def boundaries(capture: CaptureConfig) -> Wanted:
     if capture.boundary is BoundaryCapture.none:
         return no_boundary
     if capture.boundary is BoundaryCapture.first:
-        return _Once()
+        return _FirstStep()
     wanted = frozenset(capture.boundary_at)
     return lambda step: not wanted or step in wanted
 
@@ -29,10 +29,11 @@ def window(capture: CaptureConfig, folder: LaunchFolder, rank: int) -> Window:
     )
 
 
-class _Once:
+class _FirstStep:
     def __init__(self) -> None:
-        self._asked = False
+        self._step: int | None = None
 
-    def __call__(self, _step: int) -> bool:
-        asked, self._asked = self._asked, True
-        return not asked
+    def __call__(self, step: int) -> bool:
+        if self._step is None:
+            self._step = step
+        return step == self._step

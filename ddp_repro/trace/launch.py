@@ -225,5 +225,11 @@ def _mismatches(launch: Launch) -> Iterator[str]:
 
 
 def _told(record: LaunchRecord) -> str:
-    told = {"hung": "hung", "failed": "failed", "interrupted": "was interrupted", "stopped": "was stopped early"}
+    told = {
+        "hung": "hung",
+        "failed": "failed",
+        "interrupted": "was interrupted",
+        "stopped": "was stopped early",
+        "killed": "was killed",
+    }
     return told[record.outcome] + (f": {record.reason}" if record.reason else "")

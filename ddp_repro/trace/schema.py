@@ -32,6 +32,9 @@ PHASES: Final[tuple[str, ...]] = (
 UNDRAWN: Final = bytes(DIGEST_BYTES)
 """Stands for the state of a generator that has not moved since observing began."""
 
+BOUNDARY_STATE: Final = "state at the boundary"
+"""Spec of a generator's state as a step begins to compute; other states are told with the batches."""
+
 CLOSING_PHASE: Final = "end"
 """Phase of the last row of a whole trace: its name is the reason, its value the number of rows before it."""
 

@@ -20,6 +20,7 @@ BANK: Final = Path(__file__).parent / "bank"
 EXIT_CODES: Final = {"REPRODUCIBLE": 0, "DIVERGED": 1, "NOT_JUDGED": 2}
 RANKS: Final = 3  # two hide faults of reduction order
 TIMEOUT_S: Final = 400
+RESUME_ARGS: Final = {"save_args": "--save {checkpoint} --stop-after {step}", "load_args": "--resume {checkpoint}"}
 _PLACE: Final = ("step", "ranks", "phase")
 
 Entry = dict[str, Any]
@@ -27,7 +28,7 @@ Entry = dict[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """How a check of one script ended; ``document`` is its verdict.json, ``seconds`` its wall time.
+    """How a check, or a resume, of one script ended; ``document`` is its verdict.json, ``seconds`` its wall time.
 
     Where the command was refused before anything was launched, the document holds what was printed.
     """
@@ -56,7 +57,7 @@ def entries() -> list[Entry]:
 
 
 def run(entry: Entry, which: str, folder: Path) -> Outcome:
-    """Check the ``planted`` or the ``clean`` script of a pair; ``folder`` gets the run and is where it is started.
+    """Run the ``planted`` or the ``clean`` script of a pair; ``folder`` gets the run and is where it is started.
 
     Where the entry says so, the planted one is recorded several times instead, and the records are compared.
     """
@@ -66,8 +67,9 @@ def run(entry: Entry, which: str, folder: Path) -> Outcome:
         done = _started(entry, ["record", *_of_script(entry, which), *overrides, f"output.dir=record-{number}"], folder)
         assert done.returncode == 0, done.stdout + done.stderr
     runs = ",".join(f"record-{number}" for number in range(len(records)))
+    command = entry.get("command", "check")
     asked = (
-        ["compare", f"runs=[{runs}]"] if records else ["check", *_of_script(entry, which), *_overrides(entry, which)]
+        ["compare", f"runs=[{runs}]"] if records else [command, *_of_script(entry, which), *_overrides(entry, which)]
     )
     done = _started(entry, [*asked, "output.dir=run"], folder)
     written = folder / "run" / "verdict.json"
@@ -94,6 +96,8 @@ def _overrides(entry: Entry, which: str) -> list[str]:
     overrides = entry.get("overrides", [])
     if which == "clean":
         overrides = entry.get("clean_overrides", overrides)
+    if entry.get("command") == "resume":
+        overrides = [*(f'resume.{key}="{entry.get(key, told)}"' for key, told in RESUME_ARGS.items()), *overrides]
     return [override.strip() for override in overrides]
 
 

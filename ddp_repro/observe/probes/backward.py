@@ -63,12 +63,12 @@ def _watched_engine(engine: Callable[..., Any], scene: Scene, active: list[bool]
         if not (active[0] and kwargs.get("accumulate_grad", False)) or scene.recorder.silent:
             return engine(outputs, *args, **kwargs)
         if depth.enter():
-            scene.backwards.count += 1
             for replica in scene.replicas:
                 if not replica.entered:  # its forward went past DDP, or ran in a compiled graph
                     replica.keep_up(scene.recorder, scene.names)
             scene.unmanaged.look()
             scene.boundary.reach()
+            scene.backwards.count += 1
             _record_loss(scene.recorder, outputs)
         succeeded = False
         try:

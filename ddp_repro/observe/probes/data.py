@@ -157,7 +157,6 @@ class _DataProbe:
         self.active = True
         self.guard = EpochGuard(scene.epoch_guard)
         self._recorder = scene.recorder
-        self._boundary = scene.boundary
         self._backwards = scene.backwards
         self._passes: weakref.WeakKeyDictionary[Any, _Pass] = weakref.WeakKeyDictionary()
         self._staying: weakref.WeakKeyDictionary[Any, weakref.ref[DataLoader[Any]]] = weakref.WeakKeyDictionary()
@@ -233,7 +232,6 @@ class _DataProbe:
             self._look_at_workers(iterator, current)
             current.begin(self._recorder)
             current.deliver(self._recorder, batch, before, fetch)
-            self._boundary.delivered_in = self._recorder.step
             return batch
 
         return watched

@@ -86,7 +86,7 @@ class StepCounter:
         if self._leader() is optimizer:
             self._recorder.finish_step()
         else:
-            self._recorder.pass_on()
+            self._recorder.flush()
 
 
 class _Plan:
@@ -132,6 +132,7 @@ class _OptimizerProbe:
             return
         if self._counter.leaves(optimizer):
             self._record_outcome(optimizer)
+            self._scene.boundary.leave()
         self._counter.end(optimizer)
 
     def _watched_closure(self, closure: Callable[[], Any], optimizer: Optimizer) -> Callable[[], Any]:

@@ -71,7 +71,7 @@ def _enter(scene: Scene, replica: Replica) -> None:
     replica.keep_up(scene.recorder, scene.names)
     replica.entered = True
     if torch.is_grad_enabled():
-        scene.boundary.reach()
+        scene.boundary.reach(enters=True)
     synchronised = torch_internals.buffers_were_synchronised(ddp)
     if torch.is_grad_enabled():
         replica.synchronises = ddp.require_backward_grad_sync
