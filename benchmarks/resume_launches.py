@@ -9,7 +9,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from check_launches import BARE, RANKS, TORCHRUN, run, timed
+from check_launches import BARE, RANKS, TORCHRUN, run, timed  # type: ignore[import-not-found]  # a script beside it
 
 REPEATS = 5
 STEPS = 60

@@ -45,8 +45,8 @@ def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
         variants=_judged(planned) if config.twins else (),
         ignore=tuple(config.judge.ignore),
     )
-    context = Context(run=folder, command=invocation.text, level=config.level)
-    return judge_and_tell(load_launches(folder.launches()), rules, context)
+    context = Context(run=folder, command=invocation.text, level=config.level, ignore=rules.ignore)
+    return judge_and_tell(load_launches(folder.launches()), rules, context, config.report)
 
 
 def _judged(planned: Sequence[Variant]) -> tuple[Twin, ...]:

@@ -35,8 +35,8 @@ def compare(config: CompareConfig, invocation: Invocation) -> ExitCode:
         reproduce=invocation.text,
         ignore=tuple(config.judge.ignore),
     )
-    context = Context(run=run, command=invocation.text, level=config.level)
-    return judge_and_tell(load_launches(folders), rules, context)
+    context = Context(run=run, command=invocation.text, level=config.level, ignore=rules.ignore)
+    return judge_and_tell(load_launches(folders), rules, context, config.report)
 
 
 def main() -> None:

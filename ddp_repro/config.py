@@ -84,7 +84,8 @@ class CheckpointConfig:
     """When the built-in training saves, and from what it goes on; counted in optimizer steps.
 
     A checkpoint is saved in ``dir`` after every ``every`` steps, after each step of ``at``, and after step ``stop``, at
-    which training ends. ``load`` names a checkpoint, or a folder whose newest one is loaded. ``keep`` are kept.
+    ``load`` names a checkpoint, or a folder whose newest one is loaded. ``keep`` are kept.
+    ``allow`` names identity fields in which the run that goes on may differ: then it is not exact, which is said.
     """
 
     dir: str | None = None
@@ -93,6 +94,7 @@ class CheckpointConfig:
     stop: int | None = None
     keep: int = 2
     load: str | None = None
+    allow: list[str] = field(default_factory=list)
 
 
 @dataclass(kw_only=True)
@@ -165,6 +167,14 @@ class JudgeConfig:
 
 
 @dataclass(kw_only=True)
+class PageConfig:
+    """The verdict in pictures: whether ``report.html`` is written, and opened in a browser afterwards."""
+
+    html: bool = True
+    open: bool = False
+
+
+@dataclass(kw_only=True)
 class RecordConfig:
     """One launch: what `record` makes and every rank reads."""
 
@@ -196,6 +206,7 @@ class CheckConfig(RecordConfig):
     twins: list[list[str]] = field(default_factory=list)
     compare: CompareRules = field(default_factory=CompareRules)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
+    report: PageConfig = field(default_factory=PageConfig)
 
     @property
     def launches_each(self) -> int:
@@ -235,6 +246,7 @@ class ResumeConfig(RecordConfig):
     resume: ResumeOptions = field(default_factory=ResumeOptions)
     compare: CompareRules = field(default_factory=CompareRules)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
+    report: PageConfig = field(default_factory=PageConfig)
 
 
 @dataclass(kw_only=True)
@@ -245,11 +257,20 @@ class CompareConfig:
     level: str = "same-stack"
     compare: CompareRules = field(default_factory=CompareRules)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
+    report: PageConfig = field(default_factory=PageConfig)
     output: OutputConfig = field(default_factory=OutputConfig)
 
 
+@dataclass(kw_only=True)
+class RetellConfig:
+    """The run whose ``report.html`` is made again from its files."""
+
+    run: str = ""
+    report: PageConfig = field(default_factory=PageConfig)
+
+
 OPERATIONAL = (
-    "output", "launches", "twins", "compare", "judge", "checkpoint", "resume", "capture.boundary",
+    "output", "launches", "twins", "compare", "judge", "report", "checkpoint", "resume", "capture.boundary",
     "capture.boundary_at", "launcher.timeout_s", "launcher.grace_s",
 )  # fmt: skip
 

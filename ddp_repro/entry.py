@@ -6,7 +6,9 @@ import traceback
 
 from ddp_repro.streams import close_streams, open_streams
 
-COMMANDS = ("check", "record", "compare", "resume")
+COMMANDS = ("check", "record", "compare", "resume", "report")
+MODULES = {"report": "retell"}
+"""Commands whose module is called otherwise: ``ddp_repro.report`` is what all of them tell by."""
 NOT_JUDGED = 2
 USAGE = f"usage: ddp-repro {{{'|'.join(COMMANDS)}}} key=value …   (ddp-repro check --help lists the keys)"
 
@@ -15,7 +17,7 @@ def enter(command: str) -> None:
     """Run ``command`` on ``sys.argv`` and exit; a crash while its parts are imported ends with 2 too."""
     open_streams()
     try:
-        importlib.import_module(f"ddp_repro.{command}").main()
+        importlib.import_module(f"ddp_repro.{MODULES.get(command, command)}").main()
     except SystemExit:
         raise
     except BaseException:  # noqa: BLE001  Python itself would exit with 1

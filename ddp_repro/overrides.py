@@ -44,10 +44,15 @@ def how_to_write(argument: str) -> str:
     key, equals, value = argument.partition("=")
     if not equals or not key:
         return "Write key=value in one word, without spaces around the =: nproc=4, or 'output.dir=\"my runs\"'."
-    again = shlex.quote(f'{key}="{_escaped(value)}"')
+    again = shlex.quote(f"{key}={quoted(value)}")
     if value.startswith(("[", "{")):
         return f'Quote each text in it, for the shell and for Hydra: {key}=\'["a text","another"]\''
     return f"Quote the value, for the shell and for Hydra: {again}"
+
+
+def quoted(value: str) -> str:
+    """Return a text as Hydra reads any text: between its quotes."""
+    return f'"{_escaped(value)}"'
 
 
 def _escaped(value: str) -> str:

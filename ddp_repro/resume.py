@@ -54,8 +54,11 @@ def resume(config: ResumeConfig, invocation: Invocation) -> ExitCode:
         ignore=tuple(config.judge.ignore),
         variants=_variants(made),
     )
-    judgement = judge_resumed(load_launches(folder.launches()), [_judged(config, one) for one in made], rules)
-    return tell(judgement, Context(run=folder, command=invocation.text, level=config.level))
+    launches, judged = load_launches(folder.launches()), [_judged(config, one) for one in made]
+    context = Context(
+        run=folder, command=invocation.text, level=config.level, ignore=rules.ignore, stretches=tuple(judged)
+    )
+    return tell(judge_resumed(launches, judged, rules), launches, context, config.report)
 
 
 def _extent(folder: RunFolder) -> Extent:

@@ -1,17 +1,25 @@
 """The last part of every judging command: load what was recorded, judge it, keep and tell the verdict."""
 
+import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from ddp_repro.config import PageConfig
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.judge.findings import Judgement
 from ddp_repro.judge.judgement import Rules, judge
+from ddp_repro.report.html.opening import open_page
+from ddp_repro.report.html.page import write_page
+from ddp_repro.report.html.source import Loaded
 from ddp_repro.report.terminal import print_report
 from ddp_repro.report.verdict import Context, verdict_document
+from ddp_repro.run.driver import Interrupted
 from ddp_repro.trace.document import write_json
 from ddp_repro.trace.launch import Launch, load_launch
 from ddp_repro.trace.layout import LaunchFolder, RunFolder
+
+_log = logging.getLogger(__name__)
 
 
 def load_launches(folders: Sequence[LaunchFolder]) -> list[Launch]:
@@ -34,13 +42,28 @@ def launch_folders(path: Path) -> list[LaunchFolder]:
     raise ReproError(f"{path} holds no launches.", hint="Name a folder that check or record wrote, such as runs/1.")
 
 
-def judge_and_tell(launches: Sequence[Launch], rules: Rules, context: Context) -> ExitCode:
-    """Judge the launches, write ``verdict.json``, print the report, and return the verdict's code."""
-    return tell(judge(launches, rules), context)
+def judge_and_tell(launches: Sequence[Launch], rules: Rules, context: Context, page: PageConfig) -> ExitCode:
+    """Judge the launches, write ``verdict.json`` and ``report.html``, print the report, return the verdict's code."""
+    return tell(judge(launches, rules), launches, context, page)
 
 
-def tell(judgement: Judgement, context: Context) -> ExitCode:
-    """Write ``verdict.json``, print the report, and return the verdict's code."""
+def tell(judgement: Judgement, launches: Sequence[Launch], context: Context, page: PageConfig) -> ExitCode:
+    """Write ``verdict.json`` and ``report.html``, print the report, and return the verdict's code."""
     write_json(context.run.verdict, verdict_document(judgement, context))
-    print_report(judgement, context)
+    written = _page(context.run, launches) if page.html else ""
+    print_report(judgement, replace(context, page=written))
+    if page.open and written == context.run.report.name:
+        open_page(context.run.report)
     return judgement.verdict.exit_code
+
+
+def _page(run: RunFolder, launches: Sequence[Launch]) -> str:
+    """Write the page and return its name, or why there is none: the verdict stands, whatever becomes of a picture."""
+    try:
+        return write_page(run, Loaded.of(launches)).name
+    except ReproError as error:
+        return f"no {run.report.name} ({error})"
+    except (Exception, Interrupted) as error:  # noqa: BLE001  no failure here may cost a verdict that is written
+        _log.warning("report.html could not be made", exc_info=error)
+        told = str(error).partition("\n")[0]
+        return f"no {run.report.name} ({type(error).__name__}{f': {told}' if told else ''})"

@@ -6,6 +6,7 @@ import numpy as np
 
 from ddp_repro.judge.alignment import occurrences, paired
 from ddp_repro.judge.causes import Place, finding
+from ddp_repro.judge.comparison import EveryDifference, differences_of
 from ddp_repro.judge.findings import Finding
 from ddp_repro.judge.forwards import common_forwards
 from ddp_repro.judge.majority import outside_majority
@@ -14,6 +15,7 @@ from ddp_repro.judge.rank_steps import other_steps
 from ddp_repro.judge.rows import REPLICATED, Index, Labels, Rows, causal_places, unified
 from ddp_repro.judge.unmanaged import of_replicas
 from ddp_repro.trace.launch import Launch
+from ddp_repro.trace.observations import Trace
 
 
 def ranks_finding(launch: Launch, *, before: int | None = None) -> Finding | None:
@@ -29,6 +31,12 @@ def ranks_finding(launch: Launch, *, before: int | None = None) -> Finding | Non
     if steps is not None:
         return steps
     return None if found is None else _finding(launch, found)
+
+
+def every_disagreement(reference: Trace, other: Trace) -> EveryDifference:
+    """Return all in which a rank of a launch differs from another one of what must be equal on all."""
+    labels, columns = unified([reference, other])
+    return differences_of(labels, *_replicated(labels, columns, np.iinfo(np.int64).max))
 
 
 def first_disagreement(labels: Labels, rows: Mapping[int, Rows]) -> Disagreement | None:

@@ -53,6 +53,22 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class EveryDifference:
+    """All n observations that differ between two traces of a rank, in no order.
+
+    ``seen`` are their rows as the first trace has them (the second where only it has them), ``place`` their places in
+    causal order within the step, ``a`` and ``b`` their row numbers in both (-1: none). ``rows`` are all rows compared.
+    """
+
+    labels: Labels
+    seen: Rows
+    place: Codes
+    a: Index
+    b: Index
+    rows: tuple[Rows, Rows]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class _Part:
     """Rows that differ in one way; -1 stands for no row."""
 
@@ -73,6 +89,22 @@ def examine_traces(a: Trace, b: Trace, *, before: int | None = None) -> Comparis
         rows_a, rows_b = (rows.take(slice(0, _rows_before(rows, before))) for rows in (rows_a, rows_b))
     parts, reordered = _differences(labels, rows_a, rows_b)
     return Comparison(divergence=_first(labels, rows_a, rows_b, parts), reordered=reordered)
+
+
+def every_difference(a: Trace, b: Trace, *, before: int | None = None) -> EveryDifference:
+    """Return all that differs between two traces of a rank; with ``before``, only over the rows of steps below it."""
+    labels, (rows_a, rows_b) = unified([a, b])
+    if before is not None:
+        rows_a, rows_b = (rows.take(slice(0, _rows_before(rows, before))) for rows in (rows_a, rows_b))
+    return differences_of(labels, rows_a, rows_b)
+
+
+def differences_of(labels: Labels, rows_a: Rows, rows_b: Rows) -> EveryDifference:
+    """Return all that differs between two sets of rows with one set of labels."""
+    parts, _ = _differences(labels, rows_a, rows_b)
+    at_a, at_b = (np.concatenate([getattr(part, side) for part in parts]) for side in ("a", "b"))
+    seen, place = _placed(labels, (rows_a, rows_b), at_a, at_b)
+    return EveryDifference(labels=labels, seen=seen, place=place, a=at_a, b=at_b, rows=(rows_a, rows_b))
 
 
 def _rows_before(rows: Rows, step: int) -> int:
@@ -162,10 +194,7 @@ def _first(labels: Labels, a: Rows, b: Rows, parts: Sequence[_Part]) -> Divergen
     rows_a, rows_b = (np.concatenate([getattr(part, side) for part in parts]) for side in ("a", "b"))
     step = np.concatenate([a.step, b.step])[np.where(rows_a == _NO_ROW, len(a) + rows_b, rows_a)]
     here = np.flatnonzero(step == step.min())
-    seen = _seen(a, b, rows_a[here], rows_b[here])
-    # Another spec can move a buffer from one place to another: the earlier one counts.
-    other = _seen(b, a, rows_b[here], rows_a[here])
-    place = np.minimum(causal_places(labels, seen), causal_places(labels, other))
+    seen, place = _placed(labels, (a, b), rows_a[here], rows_b[here])
     row = _earlier(rows_a[here], rows_b[here])
     first = np.lexsort((seen.name, row, place))[0]
     pick = here[first]
@@ -181,6 +210,15 @@ def _first(labels: Labels, a: Rows, b: Rows, parts: Sequence[_Part]) -> Divergen
         differing=len(rows_a),
         compared=max(len(a), len(b)),
     )
+
+
+def _placed(labels: Labels, both: tuple[Rows, Rows], rows_a: Index, rows_b: Index) -> tuple[Rows, Codes]:
+    """Return the rows that differ and their places in causal order."""
+    a, b = both
+    seen = _seen(a, b, rows_a, rows_b)
+    # Another spec can move a buffer from one place to another: the earlier one counts.
+    other = _seen(b, a, rows_b, rows_a)
+    return seen, np.minimum(causal_places(labels, seen), causal_places(labels, other))
 
 
 def _seen(a: Rows, b: Rows, rows_a: Index, rows_b: Index) -> Rows:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from ddp_repro.judge.comparison import Divergence, Kind
 from ddp_repro.judge.divergence import LaunchDivergence
 from ddp_repro.judge.rows import causal_place
-from ddp_repro.judge.wording import numbered
+from ddp_repro.judge.wording import listed, numbered
 from ddp_repro.trace.launch import Launch
 
 _HELD: Final = ("param", "buffer", "metric")
@@ -75,6 +75,19 @@ def left_no_end(launches: Sequence[Launch]) -> list[str]:
         for launch in launches
         if (ranks := [rank for rank in sorted(launch.traces) if rank not in launch.finals])
     ]
+
+
+def went_on_inexactly(launches: Sequence[Launch]) -> list[str]:
+    """Return a note on each launch that went on from a checkpoint of another run, by the user's leave."""
+    notes = []
+    for launch in launches:
+        fields = dict.fromkeys(str(name) for final in launch.finals.values() for name in final.get("not_exact", ()))
+        if fields:
+            notes.append(
+                f"launch {launch.index} went on from a checkpoint of a run with other {listed(fields)}, as "
+                "checkpoint.allow says: it is not an exact continuation of that run"
+            )
+    return notes
 
 
 def _digests(launch: Launch, rank: int) -> dict[str, dict[str, object]]:

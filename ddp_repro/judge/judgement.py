@@ -7,6 +7,7 @@ from typing import Final
 from ddp_repro.errors import Verdict
 from ddp_repro.judge.causes import preceded
 from ddp_repro.judge.divergence import classes, reordered_rows
+from ddp_repro.judge.finals import went_on_inexactly
 from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, Variant, merged
 from ddp_repro.judge.identity import compare_identities, in_words, refusal_findings, unused_allowances
 from ddp_repro.judge.ignored import without_ignored
@@ -73,6 +74,7 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         notes=[
             *ignored,
             *blind_spots(launches),
+            *went_on_inexactly(launches),
             *notes,
             *between.notes,
             *_allowances(launches, rules, differences),

@@ -13,8 +13,10 @@ from ddp_repro.judge.rows import Index
 from ddp_repro.trace.reader import Trace
 
 FACTS: Final = (
-    "pass", "length", "shuffle", "drop_last", "num_replicas", "sampler_rank", "epoch", "num_workers",
+    "pass", "length", "shuffle", "drop_last", "num_replicas", "sampler_rank", "epoch", "num_workers", "passed_over",
 )  # fmt: skip
+PASSED_OVER: Final = "passed_over"
+"""How many samples of a rank a pass began after, where the run before it was stopped."""
 GUARD: Final = "guard"
 GUARD_FIXED: Final = "guard_fixed"
 _LOADER: Final = re.compile(r"([^\[\]]+\[\d+\])\.(.+)", re.DOTALL)
@@ -170,7 +172,7 @@ def _facts(trace: Trace, rows: Index) -> dict[str, float]:
 
 
 def _finished(trace: Trace, draft: _Draft, loaders: Mapping[str, tuple[Index, Index]], training: Index) -> Pass:
-    whole = len(draft.ends) > 0
+    whole = len(draft.ends) > 0 and not draft.facts.get(PASSED_OVER)  # one that a resumed run goes on with is none
     number = draft.facts.get("pass")
     return Pass(
         loader=draft.loader,

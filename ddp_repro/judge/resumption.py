@@ -6,6 +6,7 @@ they draw shows in the batches), the layout of DDP's buckets (what it does shows
 """
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -26,9 +27,10 @@ from ddp_repro.judge.rows import NO_ROWS, Index, Mask, in_phases
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
 
-_OF_THE_PROCESS: Final = ("pass", "length", "num_workers", "end", "guard", "guard_fixed")
+_OF_THE_PROCESS: Final = ("pass", "passed_over", "length", "num_workers", "end", "guard", "guard_fixed")
 _OF_WORKERS: Final = re.compile(r"worker\d+\..*", re.DOTALL)
 _LAYOUT: Final = re.compile(r"(?:.*\.)?bucket_layout", re.DOTALL)
+_HOLDER: Final = re.compile(r"(?:copy|scheduler)\.[^.]*\[\d+\]|scaler(?=\.)")
 _KIND: Final = re.compile(r"\[\d+\]$")
 _BEFORE_THE_STEP: Final = ("data", "rng", "forward", "loss", "grad_local", "grad_reduced", "buffer")
 _LEFT_BY_A_STEP: Final = ("grad_step", "param", "buffer", "optimizer", "scaler")
@@ -39,8 +41,9 @@ _COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "v
 class Sides:
     """Both launches from step ``begins`` on, and the ranks whose first reduction had buckets of another layout.
 
-    ``whole`` is the uninterrupted launch with what came before. ``idle`` names, by rank, the generators whose states
-    differ and that neither launch drew from after that: their rows are left out.
+    ``whole`` is the uninterrupted launch with what came before. ``one_sided`` names copies of the model and schedulers
+    that only one of both had as its first step began: they are left out. ``idle`` names, by rank, the generators whose
+    states differ and that neither launch drew from after that: their rows are left out.
     """
 
     straight: Launch
@@ -49,6 +52,7 @@ class Sides:
     begins: int
     other_layout: tuple[int, ...]
     idle: dict[int, tuple[str, ...]]
+    one_sided: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -70,8 +74,12 @@ def sides(straight: Launch, resumed: Launch, expected: int | None, lenient: Leni
     other_layout = tuple(rank for rank in ranks if _other_layout(straight.traces[rank], shifted[rank], begins))
     traces_a, traces_b = dict(straight.traces), dict(resumed.traces)
     idle: dict[int, tuple[str, ...]] = {}
+    one_sided: dict[str, None] = {}
     for rank in ranks:
         one, other = _compared(straight.traces[rank], shifted[rank], begins, lenient)
+        alone = _one_sided(one, other)
+        one_sided.update(dict.fromkeys(alone))
+        one, other = (_without_boundary_of(trace, alone) for trace in (one, other))
         begun = [
             passes_begun(trace) if lenient is not None else NO_ROWS for trace in (straight.traces[rank], shifted[rank])
         ]
@@ -84,6 +92,7 @@ def sides(straight: Launch, resumed: Launch, expected: int | None, lenient: Leni
         begins=begins,
         other_layout=other_layout,
         idle={rank: names for rank, names in idle.items() if names},
+        one_sided=tuple(one_sided),
     )
 
 
@@ -256,3 +265,19 @@ def _by_name(trace: Trace, step: int) -> dict[tuple[str, bool], Index]:
                 mine = own[(trace.name[own] == code) & (trace.phase[own] == phase)]
                 found[f"{trace.phases[phase]} {trace.names[code]}", told] = mine
     return found
+
+
+def _one_sided(a: Trace, b: Trace) -> list[str]:
+    """Return the copies, schedulers and scalers that only one of both tells of: ``copy.Net[1]``."""
+    told = [{found[0] for name in _boundary_names(trace) if (found := _HOLDER.match(name))} for trace in (a, b)]
+    return sorted(told[0] ^ told[1])
+
+
+def _boundary_names(trace: Trace) -> list[str]:
+    return [trace.names[code] for code in np.unique(trace.name[in_phases(trace, ("boundary",))])]
+
+
+def _without_boundary_of(trace: Trace, holders: Sequence[str]) -> Trace:
+    names = [name for name in _boundary_names(trace) if any(name.startswith(f"{one}.") for one in holders)]
+    codes = [code for code, name in enumerate(trace.names) if name in names]
+    return rows_kept(trace, ~(in_phases(trace, ("boundary",)) & np.isin(trace.name, codes)))

@@ -43,6 +43,11 @@ class Boundary:
         self._is_entered = False
         self._generators = DrawnStates() if wanted is not no_boundary else None
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether the boundary before any step is to be recorded."""
+        return self._generators is not None
+
     def reach(self, *, enters: bool = False) -> None:
         """Record the boundary before the step that is under way, where due; ``enters``: at a forward's entry."""
         if self._generators is None:

@@ -1,7 +1,7 @@
 """Finds the objects of a class that live in this process."""
 
 import gc
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _T = TypeVar("_T")
 
@@ -10,6 +10,12 @@ def living(kind: type[_T]) -> list[_T]:
     """Return the living objects of ``kind`` and its subclasses."""
     kinds = _subclasses(kind)
     return [thing for thing in gc.get_objects() if type(thing) in kinds]
+
+
+def living_of(kinds: tuple[type, ...]) -> list[Any]:
+    """Return the living objects of several kinds and their subclasses, looking once."""
+    wanted = set().union(*map(_subclasses, kinds))
+    return [thing for thing in gc.get_objects() if type(thing) in wanted]
 
 
 def _subclasses(kind: type) -> set[type]:

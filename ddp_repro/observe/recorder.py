@@ -4,7 +4,6 @@ import math
 import os
 import struct
 import threading
-import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
@@ -34,8 +33,6 @@ class Recorder:
 
     Rows are gathered in a list, whose ``append`` is atomic: autograd's threads and a loader's prefetching thread may
     add rows at the same time. They reach the writer once a step, after which ``on_step`` gets the number of steps done.
-    With ``flush_every_s`` a step's rows may stay back until so many seconds have passed since the last ones were
-    written (a killed rank loses them), as writing costs more than a short step allows: 0 writes at every step.
     With no writer only steps are counted; one that is ``pending`` keeps its rows until ``open`` gives it a writer. In a
     forked child (a loader's worker) a recorder is silent: the trace is the
     parent's.
@@ -46,7 +43,6 @@ class Recorder:
         writer: "TraceWriter | None",
         on_step: Callable[[int], None] | None = None,
         *,
-        flush_every_s: float = 0.0,
         pending: bool = False,
     ) -> None:
         self.step = 0
@@ -57,8 +53,6 @@ class Recorder:
         self._paused = False
         self._on_step = on_step
         self._flushing = threading.Lock()
-        self._flush_every_s = flush_every_s
-        self._flushed_at = -math.inf
         _recorders.add(self)
 
     def add(self, phase: str, name: str, tensor: torch.Tensor, *, replicated: bool = False) -> None:
@@ -82,15 +76,9 @@ class Recorder:
         self._writer = writer
         self._pending = False
 
-    def pass_on(self) -> None:
-        """Flush, unless that was done less than ``flush_every_s`` ago."""
-        if not self._flush_every_s or time.monotonic() - self._flushed_at >= self._flush_every_s:
-            self.flush()
-            self._flushed_at = time.monotonic()
-
     def finish_step(self) -> None:
         """Count a step, after its last row: write its rows and report it."""
-        self.pass_on()
+        self.flush()
         self.step += 1
         if self._on_step is not None:
             self._on_step(self.step)

@@ -27,7 +27,8 @@ def order_name(loader: DataLoader[Any]) -> str:
 def loader_facts(loader: DataLoader[Any]) -> dict[str, int]:
     """Return ``length``, ``shuffle``, ``drop_last``, ``num_replicas``, ``sampler_rank``, ``epoch`` and ``num_workers``.
 
-    Looked for in the index sampler and the samplers within it, the outer ones first; what is not known is left out.
+    ``passed_over``: how many samples of this rank a sampler that goes on in mid-epoch leaves out. Looked for in the
+    index sampler and the samplers within it, the outer ones first; what is not known is left out.
     """
     chain: list[object] = list(_chain(index_sampler(loader))) if draws_indices(loader) else [loader.dataset]
     facts = {
@@ -36,6 +37,7 @@ def loader_facts(loader: DataLoader[Any]) -> dict[str, int]:
         "drop_last": any(getattr(thing, "drop_last", False) is True for thing in [loader, *chain]),
         "epoch": _first_integer(chain, "epoch"),
         "num_workers": loader.num_workers,
+        "passed_over": _first_integer(chain, "passed_over") or None,
         **_replicas(chain),
     }
     return {name: int(value) for name, value in facts.items() if value is not None}

@@ -49,6 +49,11 @@ def print_recorded(launch: Launch) -> None:
     _print(Console(highlight=False), told, "")
 
 
+def print_written(path: Path) -> None:
+    """Print to stdout which file was written."""
+    _print(Console(highlight=False), f"wrote {path}", "")
+
+
 def render(judgement: Judgement, context: Context, console: Console) -> None:
     """Print the report to ``console``, without markup, and plain where it is no terminal or ``NO_COLOR`` is set."""
     height = max(_LINES, console.height - 2) if console.is_terminal else _LINES
@@ -126,8 +131,10 @@ def _where(judgement: Judgement, context: Context) -> list[Paragraph]:
         paragraphs.append(Paragraph(label="classes", text=f"launches of equal bits: {groups}", at_most=2))
     folders = list(judgement.folders.values())
     inside = all(Path(folder).parent == context.run.path for folder in folders)
-    files = f"{context.run.verdict}, traces in " + ("launch-<i> beside it" if inside else listed(folders, at_most=2))
-    paragraphs.append(Paragraph(label="files", text=files, at_most=2))
+    page = f" and {context.page}" if context.page else ""
+    traces = "launch-<i> beside it" if inside else listed(folders, at_most=2)
+    files = f"{context.run.verdict}{page}, traces in {traces}"
+    paragraphs.append(Paragraph(label="files", text=files, at_most=3 if context.page else 2))
     if judgement.identity:
         paragraphs.append(Paragraph(label="identity", text=f"{judgement.identity[:16]}…, level {context.level}"))
     return paragraphs

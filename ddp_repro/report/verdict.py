@@ -1,9 +1,12 @@
 """``verdict.json``: everything that was found, for machines; docs/verdict.md explains each key."""
 
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Final
 
+from ddp_repro.judge.as_compared import stretches_told
 from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, Variant
+from ddp_repro.judge.resume_judgement import Stretch
 from ddp_repro.trace.layout import RunFolder
 
 SCHEMA_VERSION: Final = 1
@@ -11,11 +14,18 @@ SCHEMA_VERSION: Final = 1
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Context:
-    """What a report says besides the judgement: the run's folder, the command and the level it was held to."""
+    """What a report says besides the judgement: the run's folder, the command and the level it was held to.
+
+    ``ignore`` and ``stretches`` tell how launches were compared, for who compares them again; ``page`` what became of
+    ``report.html``, empty where none was asked for.
+    """
 
     run: RunFolder
     command: str
     level: str = "same-stack"
+    ignore: Sequence[str] = ()
+    stretches: Sequence[Stretch] = ()
+    page: str = ""
 
 
 def verdict_document(judgement: Judgement, context: Context) -> dict[str, Any]:
@@ -38,6 +48,8 @@ def verdict_document(judgement: Judgement, context: Context) -> dict[str, Any]:
         "findings": [_finding(finding) for finding in judgement.findings],
         "notes": judgement.notes,
         "variants": [_variant(variant) for variant in judgement.variants],
+        "ignore": list(context.ignore),
+        "stretches": stretches_told(context.stretches),
     }
 
 

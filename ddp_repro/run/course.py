@@ -25,6 +25,8 @@ class Course:
         self.epoch = 0
         self.position = 0
         self.history: list[dict[str, float]] = []
+        self.not_exact: tuple[str, ...] = ()
+        """Fields in which the run that saved was another one."""
         self._pass_began: dict[str, Any] = {}
         self._restored: Restored | None = None
 
@@ -43,6 +45,7 @@ class Course:
         progress = restored.progress
         self.step, self.epoch, self.position = progress.step, progress.epoch, progress.position
         self.history = restored.values["history"]
+        self.not_exact = restored.not_exact
         self._pass_began = restored.values["pass_began"]
         self._restored = restored
 

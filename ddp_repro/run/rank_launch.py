@@ -126,8 +126,8 @@ def _train_and_tell(rank: _Rank, workload: Workload, recorder: Recorder) -> None
     recorder.step = course.step
     train(session, course, saving.after_step)
     metrics = {f"epoch {int(result['epoch'])}": result["metric"].hex() for result in course.history}
-    final = {**_final(session.model.module), "metric": metrics, "validation": course.history}
-    write_json(rank.folder.final(rank.place.rank), final)
+    told = {"metric": metrics, "validation": course.history, "not_exact": list(course.not_exact)}
+    write_json(rank.folder.final(rank.place.rank), {**_final(session.model.module), **told})
 
 
 def _final(model: nn.Module) -> dict[str, Any]:

@@ -64,6 +64,8 @@ class EpochSampler(DistributedSampler[int]):
         self._is_drawn = False
         self._epoch_was_set = False
         self._left_out = 0
+        self.passed_over = 0
+        """How many samples of this rank the pass in progress began after."""
 
     def leave_out(self, samples: int) -> None:
         """Have the next pass begin after so many samples of this rank: a training that goes on has trained on them."""
@@ -85,8 +87,9 @@ class EpochSampler(DistributedSampler[int]):
         return self._drawing(self.epoch, self._passes)
 
     def _drawing(self, epoch: int, passed: int) -> Iterator[int]:
-        left_out, self._left_out = self._left_out, 0
-        for index in islice(self._share(self._order(epoch)), left_out, None):
+        self.passed_over, self._left_out = self._left_out, 0
+        self._is_drawn = self.passed_over > 0  # also where nothing is left of it
+        for index in islice(self._share(self._order(epoch)), self.passed_over, None):
             self._is_drawn = True
             yield EpochIndex(index, epoch, passed)
 

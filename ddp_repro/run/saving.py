@@ -59,6 +59,7 @@ class Saving:
             scaler=session.scaler,
             extra=dict.fromkeys(self._course.kept),
             identity=self._identity,
+            allow=self._config.allow,
         )
         self._course.go_on(restored)
 

@@ -15,7 +15,14 @@ def write_json(path: Path, obj: dict[str, Any]) -> None:
 
     Raises ``ReproError`` when the file cannot be written; whatever was at ``path`` is then still there.
     """
-    text = json.dumps(obj, indent=2, ensure_ascii=False) + "\n"
+    write_text(path, json.dumps(obj, indent=2, ensure_ascii=False) + "\n")
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write ``text`` to ``path`` as UTF-8 (what it does not have, as escapes), whole or not at all.
+
+    Raises ``ReproError`` as ``write_json`` does.
+    """
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}.tmp")
     try:
         with temporary.open("w", encoding="utf-8", errors="backslashreplace") as file:

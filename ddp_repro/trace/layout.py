@@ -68,6 +68,11 @@ class RunFolder:
         return self.path / "verdict.json"
 
     @property
+    def report(self) -> Path:
+        """The verdict in pictures."""
+        return self.path / "report.html"
+
+    @property
     def identity(self) -> Path:
         """The identity that all launches of the run are held to."""
         return self.path / "identity.json"
@@ -87,7 +92,7 @@ class RunFolder:
 
     def files(self) -> list[Path]:
         """Return the files of the run that exist outside its launches."""
-        fixed = (self.config, self.run, self.verdict, self.identity)
+        fixed = (self.config, self.run, self.verdict, self.report, self.identity)
         return [file for file in (*fixed, *sorted(self.path.glob("config-[0-9]*.yaml"))) if file.exists()]
 
 

@@ -57,6 +57,8 @@ def test_the_wheel_holds_everything_and_nothing_else(wheel: Path) -> None:
     assert configuration <= set(names)
     assert "ddp_repro/py.typed" in names
     assert "ddp_repro/workload/digits.npz" in names
+    for template in ("page.html.j2", "page.css", "page.js"):
+        assert f"ddp_repro/report/html/templates/{template}" in names
     assert any(name.endswith("/licenses/LICENSE") for name in names)
     assert {name.split("/")[0].split("-")[0] for name in names} == {"ddp_repro"}
     assert not [name for name in names if "__pycache__" in name or "/tests/" in name]
@@ -83,4 +85,5 @@ def test_a_real_check_runs_from_another_folder(installed: Path, tmp_path: Path) 
     assert done.stdout.splitlines()[-1] == "REPRODUCIBLE"
     (verdict,) = tmp_path.glob("runs/*/verdict.json")
     assert json.loads(verdict.read_text())["verdict"] == "REPRODUCIBLE"
+    assert "REPRODUCIBLE" in verdict.with_name("report.html").read_text()
     assert str(ROOT) not in done.stdout + done.stderr

@@ -275,3 +275,15 @@ class TestRefusals:
     def test_an_empty_data_set(self) -> None:
         with pytest.raises(ReproError, match="empty"):
             make_loader(Drawing(0), seed=1)
+
+
+@given(length=st.integers(1, 40), left_out=st.integers(0, 50), epoch=st.integers(0, 3))
+def test_a_pass_that_goes_on_begins_after_what_was_trained_on(length: int, left_out: int, epoch: int) -> None:
+    whole, rest = (EpochSampler(list(range(length)), seed=1) for _ in range(2))
+    for sampler in (whole, rest):
+        sampler.set_epoch(epoch)
+    rest.leave_out(left_out)
+    assert list(rest) == list(whole)[left_out:]
+    assert (rest.passed_over, whole.passed_over) == (left_out, 0)
+    assert list(rest) == list(whole), "the next pass is a whole one"
+    assert rest.passed_over == 0

@@ -176,6 +176,13 @@ def test_an_item_that_is_missing_is_named_before_the_step(name: str, cause: str)
     assert found.ranks == (0, 1, 2)
 
 
+def test_a_copy_that_only_one_launch_has_is_a_note() -> None:
+    resumed = edited(4, lambda rows: [row for row in rows if not row.name.startswith("copy.Net[0]")])
+    found = judged(4, resumed)
+    assert (found.verdict, found.findings) == (Verdict.REPRODUCIBLE, [])
+    assert "launch 2: only one of both launches had copy.Net[0], which is not compared" in found.notes
+
+
 def test_moments_that_are_not_there_are_the_optimizers_state() -> None:
     resumed = edited(4, lambda rows: [row for row in rows if not row.name.startswith("optimizer.conv")])
     found = only(judged(4, resumed))

@@ -314,3 +314,13 @@ def test_a_part_of_the_data_set_is_warned_of(is_fixed: bool, monkeypatch: pytest
     assert (found.cause, found.severity, found.ranks) == ("shards-partial", "warning", (0, 1, 2))
     assert "24 samples of 48 are delivered by no rank, and none twice" in found.message
     assert ("the same ones are left out in each pass" in found.message) is is_fixed
+
+
+def test_a_pass_that_a_resumed_run_goes_on_with_misses_none() -> None:
+    def without_first_batch(told: Rows) -> Ranks:
+        written = ranks(Script(world_size=3, length=24, epochs=2, evaluate=False))
+        begin = next(at for at, row in enumerate(written[0]) if row.name == f"{LOADER}.index")
+        return {rank: [*rows[:begin], *told, *rows[begin + 4 :]] for rank, rows in written.items()}
+
+    assert judged(without_first_batch(facts(0, LOADER, {"passed_over": 4})))[0] == []
+    assert [found.cause for found in judged(without_first_batch([]))[0]] == ["shards-overlap"]

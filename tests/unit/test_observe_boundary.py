@@ -1,113 +1,134 @@
-"""What a step starts from is what it really computes with, whatever a script computed and discarded before."""
+"""What a step starts from is told before it: by name, once, where that is wanted."""
 
-import contextlib
+import copy
 import gc
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 import torch
-import torch.distributed as dist
 from torch import nn
-from torch.distributed import HashStore  # type: ignore[attr-defined]
-from torch.nn.parallel import DistributedDataParallel
+from torch.amp import GradScaler
+from torch.nn.modules import module as nn_module
+from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau, StepLR
+from torch.optim.swa_utils import AveragedModel
 
 from ddp_repro.config import BoundaryCapture, CaptureConfig
-from ddp_repro.observe.digest import tensor_digest
+from ddp_repro.observe.boundary import Wanted
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.watch import watch
 from ddp_repro.run.boundaries import boundaries
-from ddp_repro.trace.schema import BOUNDARY_STATE
-from tests.unit.test_observe_training import Rows
+
+EVERY = boundaries(CaptureConfig(boundary=BoundaryCapture.every))
 
 
-@contextlib.contextmanager
-def observing(boundary: BoundaryCapture) -> Iterator[Rows]:
+class Rows:
+    """Stands in for the writer."""
+
+    def __init__(self) -> None:
+        self.rows: list[tuple[Any, ...]] = []
+
+    def extend(self, rows: list[tuple[Any, ...]]) -> None:
+        self.rows.extend(rows)
+
+    def flush(self) -> None: ...
+
+    def boundary(self, step: int) -> dict[str, bytes]:
+        return {row[2]: row[4] for row in self.rows if row[0] == step and row[1] == "boundary"}
+
+
+@pytest.fixture(autouse=True)
+def _alone() -> Iterator[None]:
     gc.collect()
-    rows = Rows()
-    wanted = boundaries(CaptureConfig(boundary=boundary))
-    with watch(Recorder(rows), boundaries=wanted):  # type: ignore[arg-type]
-        yield rows
-
-
-@pytest.fixture(scope="module", autouse=True)
-def lone_world() -> Iterator[None]:
-    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
     yield
     gc.collect()
-    dist.destroy_process_group()
 
 
-def model_and_optimizer() -> tuple[Any, torch.optim.Optimizer]:
-    model = DistributedDataParallel(nn.Linear(3, 2))
-    return model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+def train(wanted: Wanted, steps: int = 4, *, copied: bool = True) -> Rows:
+    rows = Rows()
+    torch.manual_seed(0)
+    with watch(Recorder(rows), boundaries=wanted):  # type: ignore[arg-type]
+        model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+        average = AveragedModel(model) if copied else None
+        optimizer = torch.optim.Adam(model.parameters(), lr=0.1)
+        scheduler, scaler = StepLR(optimizer, 2), GradScaler("cpu")
+        for _ in range(steps):
+            scaler.scale(model(torch.randn(4, 3)).square().sum()).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            scheduler.step()
+            if average is not None:
+                average.update_parameters(model)
+    return rows
 
 
-def trained(model: Any, optimizer: torch.optim.Optimizer, micro_batches: int = 1) -> None:
-    for _ in range(micro_batches):
-        model(torch.rand(4, 3)).sum().backward()
-    optimizer.step()
-    optimizer.zero_grad()
+def test_everything_is_told_by_name() -> None:
+    rows = train(EVERY)
+    told = rows.boundary(2)
+    assert list(told)[:4] == [
+        "scheduler.StepLR[0].step_size",
+        "scheduler.StepLR[0].gamma",
+        "scheduler.StepLR[0].last_epoch",
+        "scaler.scale",
+    ]
+    names = {"scaler.scale", "optimizer.group0.lr", "optimizer.0.weight.exp_avg", "copy.AveragedModel[0].n_averaged"}
+    assert names | {"copy.AveragedModel[0].module.0.weight", "param.0.weight", "param.1.bias"} <= set(told)
+    assert "scheduler.StepLR[0].verbose" not in told
+    generators = [row for row in rows.rows if row[0] == 2 and row[1] == "rng"]
+    assert {"python", "torch"} <= {row[2] for row in generators}
 
 
-def told(rows: Rows, name: str, step: int | None = None) -> list[bytes]:
-    return [row[4] for row in rows.of("boundary", step) if row[2] == name]
+def test_what_a_step_leaves_is_what_the_next_one_starts_from() -> None:
+    rows = train(EVERY)
+    left = {row[2]: row[4] for row in rows.rows if row[0] == 1 and row[1] == "param"}
+    begins = rows.boundary(2)
+    assert {name: begins[f"param.{name}"] for name in left} == left
+    changing = {
+        "scheduler.StepLR[0].last_epoch",
+        "optimizer.0.weight.exp_avg",
+        "param.0.weight",
+        "scaler.growth_tracker",
+    }
+    assert all(rows.boundary(1)[name] != begins[name] for name in changing)
+    assert rows.boundary(1)["optimizer.group0.lr"] != begins["optimizer.group0.lr"]  # StepLR lowers it after two steps
 
 
-@pytest.mark.parametrize("set_to_none", [True, False])
-def test_the_boundary_is_told_again_after_a_discarded_iteration(set_to_none: bool) -> None:
-    with observing(BoundaryCapture.first) as rows:
-        model, optimizer = model_and_optimizer()
-        model(torch.rand(4, 3)).sum().backward()
-        optimizer.zero_grad(set_to_none=set_to_none)
-        model.module.load_state_dict({"weight": torch.full((2, 3), 0.5), "bias": torch.zeros(2)})
-        loaded = tensor_digest(model.module.weight)
-        trained(model, optimizer)
-        trained(model, optimizer)
-    assert len(told(rows, "param.weight")) == 2
-    assert told(rows, "param.weight")[-1] == loaded
+@pytest.mark.parametrize(
+    ("capture", "steps"),
+    [
+        (CaptureConfig(), set()),
+        (CaptureConfig(boundary=BoundaryCapture.first), {0}),
+        (CaptureConfig(boundary=BoundaryCapture.every), {0, 1, 2, 3}),
+        (CaptureConfig(boundary=BoundaryCapture.every, boundary_at=[1, 3]), {1, 3}),
+    ],
+)
+def test_only_what_is_wanted_is_told(capture: CaptureConfig, steps: set[int]) -> None:
+    rows = train(boundaries(capture))
+    assert {row[0] for row in rows.rows if row[1] == "boundary"} == steps
 
 
-def test_gradients_that_the_loop_clears_after_its_forward_are_discarded_too() -> None:
-    with observing(BoundaryCapture.first) as rows:
-        model, optimizer = model_and_optimizer()
-        model(torch.rand(4, 3)).sum().backward()
-        model.module.load_state_dict({"weight": torch.full((2, 3), 0.5), "bias": torch.zeros(2)})
-        loaded = tensor_digest(model.module.weight)
-        state = torch.get_rng_state()
-        loss = model(torch.rand(4, 3)).sum()
-        torch.rand(1)
-        optimizer.zero_grad()
-        loss.backward()
-        optimizer.step()
-        torch.set_rng_state(state)
-    assert told(rows, "param.weight")[-1] == loaded
-    entered = [row for row in rows.of("rng") if row[3] == BOUNDARY_STATE and row[2] == "torch"]
-    assert len(entered) == 2  # one a forward, none at the backward: the state there is another one
+def test_a_copy_that_is_made_later_is_seen_from_then_on() -> None:
+    rows = Rows()
+    model = nn.Linear(2, 1)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    kept = []
+    with watch(Recorder(rows), boundaries=EVERY):  # type: ignore[arg-type]
+        for step in range(3):
+            if step == 1:
+                kept.append(copy.deepcopy(model))
+            model(torch.ones(1, 2)).sum().backward()
+            optimizer.step()
+    assert "copy.Linear[0].weight" not in rows.boundary(0)
+    assert all("copy.Linear[0].weight" in rows.boundary(step) for step in (1, 2))
+    assert rows.boundary(1)["copy.Linear[0].weight"] == rows.boundary(2)["copy.Linear[0].weight"]
 
 
-def test_micro_batches_that_gather_gradients_are_one_step_with_one_boundary() -> None:
-    with observing(BoundaryCapture.every) as rows:
-        model, optimizer = model_and_optimizer()
-        trained(model, optimizer, micro_batches=3)
-        trained(model, optimizer, micro_batches=3)
-    assert [len(told(rows, "param.weight", step)) for step in (0, 1)] == [1, 1]
-    states = [row for row in rows.of("rng") if row[3] == BOUNDARY_STATE and row[2] == "torch"]
-    assert len(states) == 6
+def test_everything_is_taken_off() -> None:
+    def attributes() -> list[Any]:
+        owners = [(LRScheduler, "__init__"), (ReduceLROnPlateau, "__init__"), (GradScaler, "__init__")]
+        replaced = [vars(owner)[name] for owner, name in [*owners, (nn.Module, "__setstate__")]]
+        return [*replaced, dict(nn_module._global_parameter_registration_hooks)]
 
-
-def test_each_optimizer_begins_with_a_boundary_of_its_own() -> None:
-    with observing(BoundaryCapture.every) as rows:
-        (first, of_first), (second, of_second) = model_and_optimizer(), model_and_optimizer()
-        for _ in range(2):
-            trained(first, of_first)
-            trained(second, of_second)
-    assert [len(told(rows, "param.weight", step)) for step in (0, 1, 2)] == [1, 2, 1]
-    assert len(told(rows, "param.model1.weight", 1)) == 2
-
-
-def test_nothing_is_told_where_no_boundary_is_wanted() -> None:
-    with observing(BoundaryCapture.none) as rows:
-        trained(*model_and_optimizer())
-    assert rows.of("boundary") == []
-    assert [row for row in rows.of("rng") if row[3] == BOUNDARY_STATE] == []
+    before = attributes()
+    train(EVERY, copied=False)
+    assert attributes() == before

@@ -458,19 +458,6 @@ def test_on_step_is_told_after_the_rows_are_written() -> None:
     assert written == [(1, True), (2, True)]
 
 
-def test_rows_of_short_steps_can_be_written_together() -> None:
-    rows = Rows()
-    seen: list[int] = []
-    optimizer = torch.optim.SGD([nn.Parameter(torch.ones(1))], lr=1.0)
-    with watch(Recorder(rows, seen.append, flush_every_s=3600.0)):  # type: ignore[arg-type]
-        for _ in range(5):
-            optimizer.step()
-        assert len(rows.flushed) == 1, "the first step's rows are written at once"
-    assert seen == [1, 2, 3, 4, 5]
-    assert len(rows.flushed) == 2, "the others at the end"
-    assert [row[0] for row in rows.of("param")] == [0, 1, 2, 3, 4]
-
-
 def attributes() -> dict[str, Any]:
     """Everything that a watch replaces, and the tables that it registers in."""
     iterator = torch_internals.LOADER_ITERATOR

@@ -86,7 +86,7 @@ class StepCounter:
         if self._leader() is optimizer:
             self._recorder.finish_step()
         else:
-            self._recorder.pass_on()
+            self._recorder.flush()
 
 
 class _Plan:
