@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 from ddp_repro.judge.findings import Variant
 from ddp_repro.judge.ignored import without_ignored
-from ddp_repro.judge.resume_judgement import Stretch
-from ddp_repro.judge.resumption import sides
+from ddp_repro.judge.resume_judgement import Stretch, compared, compared_before
+from ddp_repro.judge.resumption import sides, without_boundaries
 from ddp_repro.judge.twins import Comparing
 from ddp_repro.trace.launch import Launch
 
@@ -32,12 +32,12 @@ def as_compared(a: Launch, b: Launch, how: How) -> tuple[Launch, Launch, int | N
 
 def _as_stretch(straight: Launch, launch: Launch, stretch: Stretch | None) -> tuple[Launch, Launch, int | None]:
     if stretch is not None and stretch.begins == 0:
-        (one, other), _ = without_ignored([straight, launch], ["boundary:*"])
-        return one, other, _reached(launch, stretch)
-    both = sides(straight, launch, stretch.begins if stretch is not None else None)
+        return without_boundaries(straight), without_boundaries(launch), _reached(launch, stretch)
     if stretch is None:
+        both = sides(straight, launch, None)
         return both.straight, both.resumed, None
-    return both.straight, both.resumed, stretch.stops if stretch.stops is not None else stretch.compared_to
+    both, _, _ = compared(straight, launch, stretch)
+    return both.straight, both.resumed, compared_before(stretch, both.resumed)
 
 
 def _reached(launch: Launch, stretch: Stretch) -> int:

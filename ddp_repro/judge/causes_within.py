@@ -31,6 +31,13 @@ WITHIN_A_LAUNCH: Final[dict[str, Cause]] = {
         advice="look for code that writes to parameters or steps the optimizer on some ranks only, and for gradients "
         "changed by rank after the reduction",
     ),
+    "replica-end": Cause(
+        title="ranks end with other parameters",
+        message="{count}, {name} first, are equal on all ranks after the last step and not as the ranks end: {odd} "
+        "changed them after training",
+        advice="nothing, where a rank takes an average over for its own use; else look for what writes to parameters "
+        "after the last step on some ranks only, and save what rank 0 holds",
+    ),
     "replica-hyperparameters": Cause(
         title="the optimizers' settings drift apart",
         message="{hyperparameter} of the optimizer is not the same on all ranks, and so {name} after the step: {odd}",

@@ -13,6 +13,7 @@ from ddp_repro.judge.majority import outside_majority
 from ddp_repro.judge.noise import noise_findings
 from ddp_repro.judge.opaque import opaque_notes
 from ddp_repro.judge.passes import passes_of
+from ddp_repro.judge.rank_ends import end_finding
 from ddp_repro.judge.replication import replication_findings
 from ddp_repro.judge.resolved import resolved_findings
 from ddp_repro.judge.shards import shard_findings
@@ -43,10 +44,12 @@ def launch_findings(launch: Launch, *, before: int | None = None) -> tuple[list[
     ]
     guarded, mended = guard_findings(launch.index, launch.traces, orders)
     disagreement = ranks_finding(launch, before=before)
+    ends = end_finding(launch) if before is None else None
     return [
         *identity_findings(launch),
         *resolved_findings(launch),
         *([disagreement] if disagreement else []),
+        *([ends] if ends and not disagreement else []),
         *shards,
         *replicated,
         *orders,

@@ -133,19 +133,14 @@ def _from_the_start(straight: Launch, launch: Launch, stretch: Stretch) -> Itera
 
 
 def _gone_on(straight: Launch, launch: Launch, stretch: Stretch, seen: _Seen) -> Iterator[Finding]:
-    both = sides(straight, launch, stretch.begins)
+    both, found, is_lenient = compared(straight, launch, stretch)
     if both.begins == 0:
         yield begun_anew(both, stretch.begins or 0)
         return
     if stretch.begins is not None and both.begins != stretch.begins:
         seen.notes.setdefault(f"goes on from step {both.begins}, not {stretch.begins}", []).append(launch.index)
-    found = _difference(both, stretch)
-    if found is not None:
-        before = _compared_before(stretch, both.resumed)
-        lenient = sides(straight, launch, stretch.begins, Lenient(before=before))
-        if _difference(lenient, stretch) is None:
-            both, found = lenient, None
-            seen.notes.setdefault(SAID_OTHERWISE, []).append(launch.index)
+    if is_lenient:
+        seen.notes.setdefault(SAID_OTHERWISE, []).append(launch.index)
     yield from idle_generators(both)
     if both.one_sided:
         note = f"only one of both launches had {listed(both.one_sided)}, which is not compared"
@@ -158,8 +153,19 @@ def _gone_on(straight: Launch, launch: Launch, stretch: Stretch, seen: _Seen) ->
     yield from told or [replace(diagnose(both.straight, both.resumed, found, witness="twins"), witness="twins")]
 
 
+def compared(straight: Launch, launch: Launch, stretch: Stretch) -> tuple[Sides, LaunchDivergence | None, bool]:
+    """Return both launches as they were compared, where they differ, and whether what moves no bit was let pass."""
+    both = sides(straight, launch, stretch.begins)
+    found = _difference(both, stretch)
+    if found is not None and both.begins:
+        lenient = sides(straight, launch, stretch.begins, Lenient(before=compared_before(stretch, both.resumed)))
+        if _difference(lenient, stretch) is None:
+            return lenient, None, True
+    return both, found, False
+
+
 def _difference(both: Sides, stretch: Stretch) -> LaunchDivergence | None:
-    before = _compared_before(stretch, both.resumed)
+    before = compared_before(stretch, both.resumed)
     found = compare_launches(both.straight, both.resumed, before=before)
     if found is not None or before is not None:
         return found
@@ -167,7 +173,7 @@ def _difference(both: Sides, stretch: Stretch) -> LaunchDivergence | None:
     return compare_finals(one, other) if one.finals and other.finals else None
 
 
-def _compared_before(stretch: Stretch, resumed: Launch) -> int | None:
+def compared_before(stretch: Stretch, resumed: Launch) -> int | None:
     """Return the step up to which a launch can be compared; what a killed one did not get to disk is no difference."""
     if stretch.is_killed:
         return min((int(trace.step.max(initial=0)) for trace in resumed.traces.values()), default=0)
