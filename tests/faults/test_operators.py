@@ -26,6 +26,8 @@ def line(mark: str) -> str:
 def check(workload: str, folder: Path, *overrides: str) -> dict[str, Any]:
     target = f"workload._target_=planted.operators.{workload}"
     words = ["check", target, f"nproc={RANKS}", f"output.dir={folder}", "train.max_steps=3", *overrides]
+    if not any(override.startswith("second_look=") for override in overrides):
+        words.append("second_look=true")  # as it is by default: tests leave it out elsewhere
     done = call(words, cwd=folder.parent, environ=environment())
     assert (folder / "verdict.json").is_file(), done.stdout + done.stderr
     verdict: dict[str, Any] = json.loads((folder / "verdict.json").read_text())
@@ -108,7 +110,8 @@ def test_no_second_look_where_none_is_wanted(tmp_path: Path) -> None:
 
 def test_the_look_up_in_the_text_workload_is_named(tmp_path: Path) -> None:
     options = ("workload.size=tiny", "train.max_steps=5")
-    words = ["check", "workload=text", "determinism=prod", f"nproc={RANKS}", f"output.dir={tmp_path / 'run'}", *options]
+    asked = ["second_look=true", "determinism=prod", f"nproc={RANKS}", f"output.dir={tmp_path / 'run'}", *options]
+    words = ["check", "workload=text", *asked]
     done = call(words, cwd=tmp_path, environ=environment())
     found = json.loads((tmp_path / "run" / "verdict.json").read_text())["findings"][0]
     assert (found["cause"], found["name"]) == ("backward-operator", "blocks.0.attention.table"), done.stdout
