@@ -5,24 +5,22 @@ if __name__ == "__main__":  # before the other imports: a crash in one of them m
 
     enter("check")
 
-from collections.abc import Sequence
 from contextlib import suppress
 
 from ddp_repro.cli import Command, run_command
 from ddp_repro.config import CheckConfig
 from ddp_repro.errors import ExitCode, ReproError
-from ddp_repro.judge.findings import Variant as Twin
 from ddp_repro.judge.judgement import Rules, judge
 from ddp_repro.report.progress import Progress
 from ddp_repro.report.verdict import Context, verdict_document
 from ddp_repro.run.driver import Interrupted, Invocation
 from ddp_repro.run.launch import Plan, make_launches
 from ddp_repro.run.place import place_run
-from ddp_repro.run.variants import Variant, variants
+from ddp_repro.run.variants import variants
 from ddp_repro.second_look import Looking, look_again
 from ddp_repro.trace.document import write_json
 from ddp_repro.validation import validate_launch
-from ddp_repro.verdict import load_launches, tell
+from ddp_repro.verdict import as_judged, load_launches, tell
 
 
 def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
@@ -44,7 +42,7 @@ def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
         level=config.level,
         reproduce=invocation.text,
         expected=plan.launches,
-        variants=_judged(planned) if config.twins else (),
+        variants=as_judged(planned) if config.twins else (),
         ignore=tuple(config.judge.ignore),
     )
     context = Context(run=folder, command=invocation.text, level=config.level, ignore=rules.ignore)
@@ -55,11 +53,6 @@ def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
         command = Looking(config=config, invocation=invocation, folder=folder, watcher=progress)
         judgement = look_again(judgement, command)
     return tell(judgement, launches, context, config.report)
-
-
-def _judged(planned: Sequence[Variant]) -> tuple[Twin, ...]:
-    """Return the variants as the judge knows them."""
-    return tuple(Twin(overrides=one.overrides, launches=one.launches, allow=one.allow) for one in planned)
 
 
 def main() -> None:

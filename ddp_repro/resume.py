@@ -5,14 +5,12 @@ if __name__ == "__main__":  # before the other imports: a crash in one of them m
 
     enter("resume")
 
-from collections.abc import Sequence
 from contextlib import suppress
 
 from ddp_repro.cli import Command, run_command
 from ddp_repro.config import ResumeConfig
 from ddp_repro.errors import ExitCode
 from ddp_repro.judge.epoch_starts import epoch_starts, steps_done
-from ddp_repro.judge.findings import Variant as Twin
 from ddp_repro.judge.judgement import Rules
 from ddp_repro.judge.resume_judgement import Stretch as Judged
 from ddp_repro.judge.resume_judgement import judge_resumed
@@ -26,7 +24,7 @@ from ddp_repro.run.stops import Extent, points
 from ddp_repro.trace.layout import RunFolder
 from ddp_repro.trace.reader import read_trace
 from ddp_repro.validation import validate_launch
-from ddp_repro.verdict import load_launches, tell
+from ddp_repro.verdict import as_judged, load_launches, tell
 
 
 def resume(config: ResumeConfig, invocation: Invocation) -> ExitCode:
@@ -35,8 +33,8 @@ def resume(config: ResumeConfig, invocation: Invocation) -> ExitCode:
     validate_resume(config)
     folder = place_run(config.output)
     made: list[Stretch] = []
+    whole = straight(config)
     with suppress(Interrupted), Progress(enabled=config.output.progress) as progress:
-        whole = straight(config)
         plan = Plan(folder=folder, config=whole.config, variants=[whole])
         (record,) = make_launches(plan, invocation, progress)
         if record.outcome == "finished":
@@ -52,7 +50,7 @@ def resume(config: ResumeConfig, invocation: Invocation) -> ExitCode:
         level=config.level,
         reproduce=invocation.text,
         ignore=tuple(config.judge.ignore),
-        variants=_variants(made),
+        variants=as_judged([whole, *(one.variant for one in made)]),
     )
     launches, judged = load_launches(folder.launches()), [_judged(config, one) for one in made]
     context = Context(
@@ -65,15 +63,6 @@ def _extent(folder: RunFolder) -> Extent:
     """Return how long the uninterrupted training was, as rank 0 saw it."""
     trace = read_trace(folder.launch(0).trace(0))
     return Extent(steps=steps_done(trace), epochs=tuple(epoch_starts(trace)))
-
-
-def _variants(made: Sequence[Stretch]) -> tuple[Twin, ...]:
-    """Return the launches as the judge knows them: the first was never stopped."""
-    told = [Twin(overrides=("never stopped",), launches=(0,), allow=())]
-    told += [
-        Twin(overrides=one.variant.overrides, launches=one.variant.launches, allow=one.variant.allow) for one in made
-    ]
-    return tuple(told)
 
 
 def _judged(config: ResumeConfig, one: Stretch) -> Judged:

@@ -8,6 +8,7 @@ from pathlib import Path
 from ddp_repro.config import PageConfig
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.judge.findings import Judgement
+from ddp_repro.judge.findings import Variant as Judged
 from ddp_repro.judge.judgement import Rules, judge
 from ddp_repro.report.html.opening import open_page
 from ddp_repro.report.html.page import write_page
@@ -15,6 +16,7 @@ from ddp_repro.report.html.source import Loaded
 from ddp_repro.report.terminal import print_report
 from ddp_repro.report.verdict import Context, verdict_document
 from ddp_repro.run.driver import Interrupted
+from ddp_repro.run.variants import Variant
 from ddp_repro.trace.document import write_json
 from ddp_repro.trace.launch import Launch, load_launch
 from ddp_repro.trace.layout import LaunchFolder, RunFolder
@@ -40,6 +42,11 @@ def launch_folders(path: Path) -> list[LaunchFolder]:
     if path.name.startswith("launch-") and LaunchFolder(path).ranks():
         return [LaunchFolder(path)]
     raise ReproError(f"{path} holds no launches.", hint="Name a folder that check or record wrote, such as runs/1.")
+
+
+def as_judged(variants: Sequence[Variant]) -> tuple[Judged, ...]:
+    """Return the variants as the judge knows them."""
+    return tuple(Judged(overrides=one.overrides, launches=one.launches, allow=one.allow) for one in variants)
 
 
 def judge_and_tell(launches: Sequence[Launch], rules: Rules, context: Context, page: PageConfig) -> ExitCode:

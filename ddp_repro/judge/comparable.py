@@ -12,14 +12,13 @@ from ddp_repro.judge.finals import common_ends
 from ddp_repro.judge.forwards import common_forwards
 from ddp_repro.judge.leftout import Marked, Reason, marked
 from ddp_repro.judge.loaders import leave_out_evaluation, leave_out_workers
-from ddp_repro.judge.rows import Index, Mask, unified
+from ddp_repro.judge.rows import LAYOUT, Index, Mask, unified
 from ddp_repro.judge.unused import leave_out_unused
 from ddp_repro.judge.wording import counted
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
 
 _IMPLEMENTATION: Final = re.compile(r"(?:.*\.)?group\d+\.(foreach|fused|capturable|differentiable)", re.DOTALL)
-_LAYOUT: Final = re.compile(r"(?:.*\.)?bucket_layout", re.DOTALL)
 
 LeaveOut = Callable[[Marked, Marked], None]
 LeftOut = Counter[Reason]
@@ -107,7 +106,7 @@ def _leave_out_forwards(a: Marked, b: Marked) -> None:
 
 def _leave_out_settings(a: Marked, b: Marked) -> None:
     """Leave out each sort of row that tells a setting, where it tells another one."""
-    for phase, setting in (("grad_reduced", _LAYOUT), ("optimizer", _IMPLEMENTATION)):
+    for phase, setting in (("grad_reduced", LAYOUT), ("optimizer", _IMPLEMENTATION)):
         rows = [_telling(side.trace, phase, setting) for side in (a, b)]
         if _told(a.trace, rows[0]) != _told(b.trace, rows[1]):
             a.leave_out(rows[0], Reason.SETTING)

@@ -13,7 +13,7 @@ from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.observations import Trace
 from ddp_repro.trace.schema import PHASES
 
-_COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "valid")
+COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "valid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,7 +53,7 @@ def without_ignored(launches: Sequence[Launch], ignore: Sequence[str]) -> tuple[
 
 def rows_kept(trace: Trace, kept: Mask) -> Trace:
     """Return the trace with the rows that ``kept`` (bool[n]) marks, in their order."""
-    return trace if kept.all() else replace(trace, **{column: getattr(trace, column)[kept] for column in _COLUMNS})
+    return trace if kept.all() else replace(trace, **{column: getattr(trace, column)[kept] for column in COLUMNS})
 
 
 def _without(launch: Launch, patterns: Sequence[Pattern], taken: dict[str, int]) -> Launch:

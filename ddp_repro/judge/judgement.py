@@ -69,7 +69,7 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
     return Judgement(
         verdict=verdict,
         classes=between.alike,
-        findings=_ordered(findings, rules.reproduce),
+        findings=ordered(findings, rules.reproduce),
         problems=problems,
         notes=[
             *ignored,
@@ -79,7 +79,7 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
             *between.notes,
             *_allowances(launches, rules, differences),
         ],
-        identity=_identity(launches),
+        identity=identity_of(launches),
         identity_differences=differences,
         observations=sum(len(trace) for launch in recorded for trace in launch.traces.values()),
         folders={launch.index: str(launch.path) for launch in launches},
@@ -87,7 +87,7 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
     )
 
 
-def _ordered(findings: Sequence[Finding], reproduce: str) -> list[Finding]:
+def ordered(findings: Sequence[Finding], reproduce: str) -> list[Finding]:
     """Return the findings with the command that makes the launches again, errors first.
 
     What the ranks were set up with comes before all that it leads to.
@@ -113,7 +113,7 @@ def _verdict(launches: Sequence[Launch], findings: Sequence[Finding], problems: 
     return Verdict.REPRODUCIBLE, []
 
 
-def _identity(launches: Sequence[Launch]) -> str:
+def identity_of(launches: Sequence[Launch]) -> str:
     """Return the digest of rank 0's identity in the first launch that has one; empty where none has."""
     ranks = (launch.identities.get(0, {}) for launch in launches)
     return next((str(identity["digest"]) for identity in ranks if "digest" in identity), "")
@@ -214,7 +214,12 @@ def _reordered(launches: Sequence[Launch], comparing: Comparing, alike: Sequence
 
 
 def _allowances(launches: Sequence[Launch], rules: Rules, differences: Sequence[FieldDifference]) -> list[str]:
-    numbers = [launch.index for launch in launches]
-    notes = [f"allowed to differ: {in_words(one, numbers)}" for one in differences if one.allowed]
+    notes = allowed_notes(launches, differences)
     unused = unused_allowances(launches, rules.allow)
     return notes + [f"compare.allow names {pattern}, which no identity has" for pattern in unused]
+
+
+def allowed_notes(launches: Sequence[Launch], differences: Sequence[FieldDifference]) -> list[str]:
+    """Return a note on each identity field that differs and may."""
+    numbers = [launch.index for launch in launches]
+    return [f"allowed to differ: {in_words(one, numbers)}" for one in differences if one.allowed]

@@ -8,7 +8,7 @@ from ddp_repro.judge.causes import Place, finding
 from ddp_repro.judge.findings import Finding
 from ddp_repro.judge.majority import outside_majority
 from ddp_repro.judge.rank_causes import last_digests
-from ddp_repro.judge.rows import REPLICATED
+from ddp_repro.judge.rows import REPLICATED, in_phases
 from ddp_repro.judge.wording import counted, numbered
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
@@ -54,12 +54,9 @@ def _equal_after_the_last_step(launch: Launch) -> list[str]:
 
 
 def _last_step(trace: Trace) -> int:
-    rows = trace.step[np.isin(trace.phase, [code for code, phase in enumerate(trace.phases) if phase == _PHASE])]
-    return int(rows.max(initial=-1))
+    return int(trace.step[in_phases(trace, (_PHASE,))].max(initial=-1))
 
 
 def _replicated(trace: Trace) -> set[str]:
-    codes = [code for code, phase in enumerate(trace.phases) if phase == _PHASE]
-    marked = np.array([spec.endswith(REPLICATED) for spec in trace.specs], np.bool_)
-    rows = np.isin(trace.phase, codes) & (marked[trace.spec] if len(trace) else np.zeros(0, np.bool_))
-    return {trace.names[code] for code in np.unique(trace.name[rows])}
+    marked = np.isin(trace.spec, [code for code, spec in enumerate(trace.specs) if spec.endswith(REPLICATED)])
+    return {trace.names[code] for code in np.unique(trace.name[in_phases(trace, (_PHASE,)) & marked])}

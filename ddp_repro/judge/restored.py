@@ -82,14 +82,8 @@ def idle_generators(both: Sides) -> Iterator[Finding]:
 
 def _of_item(both: Sides, item: _Item, first: Mapping[int, Divergence]) -> Iterator[Finding]:
     names = {rank: [name for name in one.names.get(item.phase, ()) if item.is_of(name)] for rank, one in first.items()}
-    ranks = [rank for rank, own in names.items() if own]
-    if not ranks:
-        return
-    own = list(dict.fromkeys(name for rank in ranks for name in names[rank]))
-    if item.phase == "data":
-        own.sort(key=_telling(both, ranks[0]))
-    place = _place(both, item, ranks, own)
-    yield finding(item.cause, place, _gaps(both, item.cause, ranks, own))
+    if any(names.values()):
+        yield _told(both, item, names)
 
 
 def _telling(both: Sides, rank: int) -> Callable[[str], bool]:
@@ -99,7 +93,7 @@ def _telling(both: Sides, rank: int) -> Callable[[str], bool]:
     return lambda name: not name.endswith(first)
 
 
-def _place(both: Sides, item: _Item, ranks: list[int], names: list[str], severity: Severity = "error") -> Place:
+def _place(both: Sides, item: _Item, ranks: list[int], names: list[str], severity: Severity) -> Place:
     return Place(
         witness="twins",
         severity=severity,
@@ -186,4 +180,6 @@ def _consequences(both: Sides, first: Mapping[int, Divergence]) -> Iterator[Find
 def _told(both: Sides, item: _Item, names: Mapping[int, list[str]], severity: Severity = "error") -> Finding:
     ranks = [rank for rank, own in names.items() if own]
     own = list(dict.fromkeys(name for rank in ranks for name in names[rank]))
+    if item.phase == "data":
+        own.sort(key=_telling(both, ranks[0]))
     return finding(item.cause, _place(both, item, ranks, own, severity), _gaps(both, item.cause, ranks, own))

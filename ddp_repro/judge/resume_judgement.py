@@ -10,10 +10,10 @@ from ddp_repro.judge.diagnosis import diagnose
 from ddp_repro.judge.divergence import LaunchDivergence, compare_launches
 from ddp_repro.judge.finals import common_ends, compare_finals
 from ddp_repro.judge.findings import Finding, Judgement, merged
-from ddp_repro.judge.identity import compare_identities, in_words, refusal_findings
+from ddp_repro.judge.identity import compare_identities, refusal_findings
 from ddp_repro.judge.ignored import without_ignored
 from ddp_repro.judge.invariants import launch_findings
-from ddp_repro.judge.judgement import Rules
+from ddp_repro.judge.judgement import Rules, allowed_notes, identity_of, ordered
 from ddp_repro.judge.restored import begun_anew, idle_generators, restored_findings
 from ddp_repro.judge.resumption import Lenient, Sides, sides, without_boundaries
 from ddp_repro.judge.soundness import common_problems, problems_of
@@ -70,16 +70,14 @@ def judge_resumed(launches: Sequence[Launch], stretches: Sequence[Stretch], rule
         launch_findings(without_boundaries(launches[0]), before=None) if launches and not problems else ([], [])
     )
     findings = [*merged(seen.findings), *merged(findings), *refusal_findings(launches, differences)]
-    told = sorted(
-        (replace(one, reproduce=rules.reproduce) for one in findings), key=lambda one: one.severity != "error"
-    )
+    told = ordered(findings, rules.reproduce)
     return Judgement(
         verdict=_verdict(told, problems),
         classes=_classes(launches, seen) if not problems else [],
         findings=told,
         problems=problems,
-        notes=[*ignored, *notes, *_told(seen), *_stops(stretches), *_allowed(launches, differences)],
-        identity=next((str(one.identities[0]["digest"]) for one in launches if 0 in one.identities), ""),
+        notes=[*ignored, *notes, *_told(seen), *_stops(stretches), *allowed_notes(launches, differences)],
+        identity=identity_of(launches),
         identity_differences=differences,
         observations=sum(len(trace) for launch in recorded for trace in launch.traces.values()),
         folders={launch.index: str(launch.path) for launch in launches},
@@ -195,8 +193,3 @@ def _stops(stretches: Sequence[Stretch]) -> list[str]:
     how = "killed" if any(one.is_killed for one in stretches) else "stopped"
     told = ", ".join(str(stop) for stop in stops)
     return [f"{how} {counted(len(stops), 'time')}, after step {told}; launch 0 was never stopped"]
-
-
-def _allowed(launches: Sequence[Launch], differences: Sequence[object]) -> list[str]:
-    numbers = [launch.index for launch in launches]
-    return [f"allowed to differ: {in_words(one, numbers)}" for one in differences if one.allowed]  # type: ignore[attr-defined, arg-type]

@@ -20,21 +20,19 @@ from ddp_repro.judge.generator_states import (
     without_harmless_states,
     without_undrawn,
 )
-from ddp_repro.judge.ignored import rows_kept
+from ddp_repro.judge.ignored import COLUMNS, rows_kept
 from ddp_repro.judge.passes import split_name
 from ddp_repro.judge.resumed_pass import by_content, told_again
-from ddp_repro.judge.rows import NO_ROWS, Index, Mask, in_phases
+from ddp_repro.judge.rows import LAYOUT, NO_ROWS, Index, Mask, in_phases
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
 
 _OF_THE_PROCESS: Final = ("pass", "passed_over", "length", "num_workers", "end", "guard", "guard_fixed")
 _OF_WORKERS: Final = re.compile(r"worker\d+\..*", re.DOTALL)
-_LAYOUT: Final = re.compile(r"(?:.*\.)?bucket_layout", re.DOTALL)
 _HOLDER: Final = re.compile(r"(?:copy|scheduler)\.[^.]*\[\d+\]|scaler(?=\.)")
 _KIND: Final = re.compile(r"\[\d+\]$")
 _BEFORE_THE_STEP: Final = ("data", "rng", "forward", "loss", "grad_local", "grad_reduced", "buffer")
 _LEFT_BY_A_STEP: Final = ("grad_step", "param", "buffer", "optimizer", "scaler")
-_COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "valid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -148,12 +146,12 @@ def _named(trace: Trace, expression: re.Pattern[str]) -> Mask:
 def _other_layout(a: Trace, b: Trace, step: int) -> bool:
     told = []
     for trace in (a, b):
-        rows = np.flatnonzero(_named(trace, _LAYOUT) & (trace.step == step))
+        rows = np.flatnonzero(_named(trace, LAYOUT) & (trace.step == step))
         told.append({trace.names[trace.name[row]]: trace.digest[row].tobytes() for row in rows})
     return told[0] != told[1]
 
 
-def _compared(a: Trace, b: Trace, begins: int, lenient: "Lenient | None") -> tuple[Trace, Trace]:
+def _compared(a: Trace, b: Trace, begins: int, lenient: Lenient | None) -> tuple[Trace, Trace]:
     a, b = _carried_forward(a, b, begins), rows_kept(b, (b.step >= begins) & ~in_phases(b, ("init",)))
     a, b = (_alike_named(rows_kept(trace, ~_of_the_process(trace))) for trace in (a, b))
     a, b = _first_boundary_alone(a, begins), _first_boundary_alone(b, begins)
@@ -170,7 +168,7 @@ def _of_the_process(trace: Trace) -> Mask:
         parts = split_name(name)
         if parts is not None and (parts[1] in _OF_THE_PROCESS or _OF_WORKERS.fullmatch(parts[1])):
             codes.append(code)
-    return np.isin(trace.name, codes) | _named(trace, _LAYOUT)
+    return np.isin(trace.name, codes) | _named(trace, LAYOUT)
 
 
 def _carried_forward(a: Trace, b: Trace, begins: int) -> Trace:
@@ -183,7 +181,7 @@ def _carried_forward(a: Trace, b: Trace, begins: int) -> Trace:
     again = told_again(a, b, begins)
     rows = np.concatenate([again, np.flatnonzero(kept)])
     step = np.concatenate([np.full(len(again), begins, np.int32), a.step[kept]])
-    return replace(a, **{column: getattr(a, column)[rows] for column in _COLUMNS if column != "step"}, step=step)
+    return replace(a, **{column: getattr(a, column)[rows] for column in COLUMNS if column != "step"}, step=step)
 
 
 def _round_begin(trace: Trace, step: int) -> int:

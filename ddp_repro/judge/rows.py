@@ -1,5 +1,6 @@
 """Columns of several traces with one set of labels, so that they compare as integers."""
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
 from typing import Final
@@ -12,6 +13,9 @@ from ddp_repro.trace.schema import PHASES
 
 REPLICATED: Final = " replicated"
 """Suffix of the spec of what must be equal on all ranks."""
+
+LAYOUT: Final = re.compile(r"(?:.*\.)?bucket_layout", re.DOTALL)
+"""Names of rows that tell the layout of DDP's buckets."""
 
 Codes = npt.NDArray[np.int32]
 Index = npt.NDArray[np.int64]

@@ -97,14 +97,7 @@ class _Discard:
         """Tell whether it happened; gradients of zeros are none."""
         if self._scene.backwards.count == self._known:
             return False
-        return not any(_has_gradient(parameter) for parameter in self._trained())
-
-    def _trained(self) -> Iterator[torch.Tensor]:
-        for replica in self._scene.replicas:
-            for _, parameter, _ in replica.parameters:
-                yield parameter
-        for _, parameter in self._scene.unmanaged.parameters():
-            yield parameter
+        return not any(_has_gradient(parameter) for _, parameter in _trained(self._scene))
 
 
 def _has_gradient(parameter: torch.Tensor) -> bool:
@@ -166,11 +159,15 @@ def _is_trained(module: nn.Module, trained: set[int]) -> bool:
 
 
 def _models(scene: Scene) -> Iterator[Item]:
+    for name, parameter in _trained(scene):
+        yield _item(f"param.{name}", parameter)
+
+
+def _trained(scene: Scene) -> Iterator[tuple[str, torch.Tensor]]:
     for replica in scene.replicas:
         for slot, parameter, _ in replica.parameters:
-            yield _item(f"param.{slot.name}", parameter)
-    for name, parameter in scene.unmanaged.parameters():
-        yield _item(f"param.{name}", parameter)
+            yield slot.name, parameter
+    yield from scene.unmanaged.parameters()
 
 
 def _item(name: str, tensor: torch.Tensor) -> Item:
