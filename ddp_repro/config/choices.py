@@ -71,3 +71,10 @@ class Stop(Enum):
 
     clean = "clean"
     kill = "kill"
+
+
+class GoldenLevel(Enum):
+    """What a golden keeps: one digest for each rank, step and phase, or every observation."""
+
+    step = "step"
+    full = "full"

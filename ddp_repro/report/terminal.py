@@ -8,7 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ddp_repro.errors import ReproError, Verdict
-from ddp_repro.judge.findings import Distance, Finding, Judgement
+from ddp_repro.judge.findings import Distance, Finding, GoldenOutcome, Judgement
 from ddp_repro.judge.wording import counted, listed, numbered
 from ddp_repro.report.screen import LABEL_WIDTH, Line, Paragraph, fitted, printable
 from ddp_repro.report.verdict import Context
@@ -138,7 +138,16 @@ def _where(judgement: Judgement, context: Context) -> list[Paragraph]:
     paragraphs.append(Paragraph(label="files", text=files, at_most=3 if context.page else 2))
     if judgement.identity:
         paragraphs.append(Paragraph(label="identity", text=f"{judgement.identity[:16]}…, level {context.level}"))
-    return paragraphs
+    return paragraphs + (_golden(judgement.golden) if judgement.golden else [])
+
+
+def _golden(outcome: GoldenOutcome) -> list[Paragraph]:
+    """Return what became of the golden; the command that accepts is never cut."""
+    kept = f"; obtained: {outcome.obtained}" if outcome.obtained else ""
+    is_told_above = outcome.state not in ("matched", "changed")
+    told = outcome.file or outcome.path if is_told_above else outcome.told
+    paragraphs = [Paragraph(label="golden", text=f"{outcome.state}: {told}{kept}", at_most=4)]
+    return paragraphs + ([Paragraph(label="accept", text=outcome.accept)] if outcome.accept else [])
 
 
 def _print(console: Console, text: str, style: str) -> None:

@@ -29,7 +29,7 @@ def read_trace(path: Path) -> Trace:
     Raises ``ReproError`` for a file that is missing, is no trace (or not even its beginning is intact), or was
     written by a newer version. The file is checked against its seals before anything in it is decoded.
     """
-    return trace_in(_mapped(path), path)
+    return trace_in(mapped(path), path)
 
 
 def trace_in(data: pa.Buffer, path: Path) -> Trace:
@@ -45,7 +45,8 @@ def trace_in(data: pa.Buffer, path: Path) -> Trace:
     return replace(trace, damage=_damage(trace, intact, data.size))
 
 
-def _mapped(path: Path) -> pa.Buffer:
+def mapped(path: Path) -> pa.Buffer:
+    """Return the bytes of a file, mapped and not read; raises ``ReproError`` where it cannot be opened."""
     try:
         with path.open("rb") as file:  # pyarrow itself takes no path that is not UTF-8
             is_empty = os.fstat(file.fileno()).st_size == 0

@@ -54,6 +54,7 @@ def page(verdict: Mapping[str, Any], identity: Mapping[str, Any], source: Source
             classes=classes_told(verdict["classes"]),
             records={entry["launch"]: source.record(entry["launch"]) for entry in verdict["launches"]},
             variants=_variants_by_launch(verdict),
+            golden=verdict.get("golden"),
             identity=[(name, cut(in_json(value), _VALUE)) for name, value in fields_of(identity).items()],
             provenance=_flat(identity.get("provenance", {})),
             more=other_keys(verdict),
