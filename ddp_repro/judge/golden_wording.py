@@ -31,4 +31,4 @@ def _commit(code: Mapping[str, Any]) -> str:
     commit, source = code.get("git_commit"), code.get("workload_source")
     if commit:
         return f"commit {str(commit)[:_SHOWN]}" + (" with uncommitted changes" if code.get("git_diff") else "")
-    return f"a source with digest {str(source)[:_SHOWN]}" if source else "an unknown commit"
+    return f"source {str(source)[:_SHOWN]}" if source else "an unknown commit"

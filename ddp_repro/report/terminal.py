@@ -95,7 +95,7 @@ def _first(finding: Finding) -> list[Paragraph]:
         Paragraph(label="", text=finding.message, at_most=5),
         Paragraph(label="change", text=finding.advice, at_most=4),
     ]
-    if finding.reproduce:
+    if finding.reproduce and finding.witness != "golden":  # there the command that accepts says as much
         paragraphs.append(Paragraph(label="reproduce", text=finding.reproduce, at_most=3))
     return paragraphs
 
