@@ -1,6 +1,5 @@
 """A script held against its golden, as a person does it: made, matched, changed, accepted, stale, refused in CI."""
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -66,7 +65,7 @@ def golden(done: Done) -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Guarded:
     made = Guarded(tmp_path_factory.mktemp("guarded"))
     created = made()
     assert (created.code, golden(created)["state"]) == (2, "created"), created.stdout + created.stderr
