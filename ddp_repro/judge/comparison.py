@@ -116,7 +116,8 @@ def _differences(labels: Labels, a: Rows, b: Rows) -> tuple[list[_Part], int]:
     """Return what differs, and how many rows only moved."""
     uneven = _uneven(a, b)
     if len(a) == len(b) and not uneven.any():
-        rows = np.empty(0, np.int64) if np.array_equal(a.digest, b.digest) else np.arange(len(a))
+        is_equal = a.digest is b.digest or np.array_equal(a.digest, b.digest)
+        rows = np.empty(0, np.int64) if is_equal else np.arange(len(a))
         return [_changed(a, b, rows, rows)], 0
     apart_a, apart_b = _apart(a, b, uneven)
     alike = np.flatnonzero(~apart_a)
@@ -129,7 +130,7 @@ def _uneven(a: Rows, b: Rows) -> Mask:
     common = min(len(a), len(b))
     uneven = np.zeros(common, np.bool_)
     for left, right in ((a.step, b.step), (a.phase, b.phase), (a.name, b.name), (a.spec, b.spec)):
-        if not np.array_equal(left[:common], right[:common]):
+        if left is not right and not np.array_equal(left[:common], right[:common]):
             uneven |= left[:common] != right[:common]
     return uneven
 

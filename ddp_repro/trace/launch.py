@@ -10,6 +10,7 @@ from ddp_repro.trace.document import read_json, write_json
 from ddp_repro.trace.identity import IDENTITY_SCHEMA, identity_digest
 from ddp_repro.trace.layout import LaunchFolder
 from ddp_repro.trace.reader import Trace, read_trace
+from ddp_repro.trace.sharing import SharedColumns
 
 LAUNCH_SCHEMA: Final = 1
 FINAL_SCHEMA: Final = 1
@@ -81,8 +82,11 @@ def read_launch_record(path: Path) -> LaunchRecord:
     return record
 
 
-def load_launch(folder: LaunchFolder) -> Launch:
-    """Read everything that ``folder`` holds. Never raises on what is missing or damaged: ``problems`` names it."""
+def load_launch(folder: LaunchFolder, columns: SharedColumns | None = None) -> Launch:
+    """Read everything that ``folder`` holds. Never raises on what is missing or damaged: ``problems`` names it.
+
+    ``columns`` are those of launches that were read before, so that what is equal takes no memory again.
+    """
     problems: list[str] = []
     record = None
     try:
@@ -96,7 +100,7 @@ def load_launch(folder: LaunchFolder) -> Launch:
         index=folder.index,
         path=folder.path,
         record=record,
-        traces=_load_traces(folder, ranks, problems),
+        traces=_load_traces(folder, ranks, problems, columns or SharedColumns()),
         identities=_load_identities(folder, ranks, problems),
         problems=problems,
         finals=_load_finals(folder, ranks, problems),
@@ -161,11 +165,13 @@ def _named(ranks: list[int]) -> str:
     return f"rank {numbers}" if len(ranks) == 1 else f"ranks {numbers}"
 
 
-def _load_traces(folder: LaunchFolder, ranks: list[int], problems: list[str]) -> dict[int, Trace]:
+def _load_traces(
+    folder: LaunchFolder, ranks: list[int], problems: list[str], columns: SharedColumns
+) -> dict[int, Trace]:
     traces = {}
     for rank in ranks:
         try:
-            trace = read_trace(folder.trace(rank))
+            trace = columns.shared(read_trace(folder.trace(rank)))
         except ReproError as error:
             problems.append(f"launch {folder.index}, rank {rank}: {error}")
             continue
