@@ -50,23 +50,33 @@ def main() -> None:
     folder = options.folder or Path(tempfile.mkdtemp())
     size = options.ranks, options.steps, options.rows
     told: dict[str, Any] = {"ranks": size[0], "steps": size[1], "rows": size[2]}
+    write(folder / "equal", size, None)
+    (folder / "parted").mkdir(exist_ok=True)
+    first = folder / "parted" / "launch-0"
+    if not first.exists():
+        first.symlink_to(folder.resolve() / "equal" / "launch-0")
+    write(folder / "parted", size, size[1] // 2)
     for name in ("equal", "parted"):
-        told[name] = measured(folder / name, size, options.repeats, is_parted=name == "parted")
+        told[name] = measured(RunFolder(folder / name), options.repeats, is_parted=name == "parted")
     if options.folder is None:
         shutil.rmtree(folder)
     print(json.dumps(told, indent=2))
 
 
-def measured(path: Path, size: tuple[int, int, int], repeats: int, *, is_parted: bool) -> dict[str, Any]:
-    """Write two launches where there are none, and return the medians of judging them."""
-    run = RunFolder(path)
+def write(path: Path, size: tuple[int, int, int], parts_at: int | None) -> None:
+    """Write two launches, those that are not there yet; the second parts from the first at a step, or never."""
     for launch in range(2):
-        if not run.launch(launch).record.exists():
-            write_launch(run.launch(launch), size, size[1] // 2 if is_parted and launch else None)
+        folder = RunFolder(path).launch(launch)
+        if not folder.record.exists():
+            write_launch(folder, size, parts_at if launch else None)
+
+
+def measured(run: RunFolder, repeats: int, *, is_parted: bool) -> dict[str, Any]:
+    """Return the medians of judging two launches."""
     results, raw = [], []
     for _ in range(repeats):
         raw.append(read_raw(run))
-        command = [sys.executable, __file__, "--judge", str(path)]
+        command = [sys.executable, __file__, "--judge", str(run.path)]
         results.append(json.loads(subprocess.run(command, capture_output=True, check=True, text=True).stdout))
     middle = sorted(results, key=lambda one: one["seconds"])[len(results) // 2]
     assert middle["verdict"] == ("DIVERGED" if is_parted else "REPRODUCIBLE"), middle

@@ -124,11 +124,12 @@ def _fill(trace: Trace, rows: slice, table: pa.Table) -> None:
     digests = table.column("digest").combine_chunks()
     first = digests.offset * 2
     trace.digest[rows] = np.frombuffer(digests.buffers()[1], np.uint64)[first : first + 2 * len(digests)].reshape(-1, 2)
-    value = table.column("value")
+    value, numbers = table.column("value"), trace.value
+    assert isinstance(numbers, np.ndarray), "it was made for this"
     if value.null_count == len(value):
-        trace.value[rows], trace.valid[rows] = np.nan, False
+        numbers[rows], trace.valid[rows] = np.nan, False
     else:
-        trace.value[rows] = value.to_numpy()
+        numbers[rows] = value.to_numpy()
         trace.valid[rows] = value.is_valid().to_numpy()
     _fill_labels(trace.phase[rows], trace.phases, table.column("phase"))
     _fill_labels(trace.name[rows], trace.names, table.column("name"))

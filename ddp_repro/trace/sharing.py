@@ -7,9 +7,9 @@ import numpy as np
 import numpy.typing as npt
 import xxhash
 
-from ddp_repro.trace.observations import Trace
+from ddp_repro.trace.observations import Trace, Values
 
-_COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "valid")
+_COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "valid")
 
 Column = npt.NDArray[Any]
 
@@ -19,11 +19,19 @@ class SharedColumns:
 
     def __init__(self) -> None:
         self._known: dict[tuple[str, bytes], Column] = {}
+        self._values: dict[tuple[int, int], Values] = {}
 
     def shared(self, trace: Trace) -> Trace:
         """Return the trace with each column that an earlier trace has as well being that very one."""
         columns: dict[str, Any] = {name: self._shared(getattr(trace, name)) for name in _COLUMNS}
-        return replace(trace, **columns)
+        return replace(trace, **columns, value=self._numbers(trace))
+
+    def _numbers(self, trace: Trace) -> Values:
+        """Return the values alone that are there: of most observations there is none."""
+        rows = self._shared(np.flatnonzero(trace.valid))
+        numbers = self._shared(trace.value[rows])
+        made = Values(rows=rows, numbers=numbers, count=len(trace))
+        return self._values.setdefault((id(rows), id(numbers)), made)  # both live as long as this does
 
     def _shared(self, column: Column) -> Column:
         content = xxhash.xxh3_128_digest(np.ascontiguousarray(column).view(np.uint8).data)
