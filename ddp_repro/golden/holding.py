@@ -33,10 +33,14 @@ def hold_to_golden(judgement: Judgement, launches: Sequence[Launch], asked: Aske
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Looked:
-    """What looking at a folder of goldens gave: ``file`` is the golden meant, ``told`` what is wrong with it."""
+    """What looking at a folder of goldens gave: ``file`` is the golden meant, ``told`` what is wrong with it.
+
+    ``own`` is where the golden of this launch lies, or would: the same one, unless another identity's is meant.
+    """
 
     state: GoldenState
     file: Path
+    own: Path
     told: str = ""
     golden: Golden | None = None
     found: Finding | None = None
@@ -68,38 +72,39 @@ def _look(launch: Launch, made: Golden, entries: Entries, asked: Asked) -> _Look
     fit = nearest(entries.goldens, launch, asked.keeping, allow, own=own)
     unread = own if own in entries.unreadable else next(iter(entries.unreadable), None)
     if unread is not None and (fit is None or (fit.refused and unread == own)):
-        return _Looked(state="unreadable", file=own, told=entries.unreadable[unread])
+        return _Looked(state="unreadable", file=unread, own=own, told=entries.unreadable[unread])
     if fit is None:
-        return _Looked(state="missing", file=own, told=f"there is no golden in {asked.folder.path}")
-    file = fit.file if fit.golden.key == made.key else own
-    return _stale(fit, file, fit.refused) if fit.refused else _compared(fit, file, (launch, made), asked)
+        return _Looked(state="missing", file=own, own=own, told=f"there is no golden in {asked.folder.path}")
+    own = fit.file if fit.golden.key == made.key else own  # whatever it was renamed to
+    return _stale(fit, own, fit.refused) if fit.refused else _compared(fit, own, (launch, made), asked)
 
 
-def _compared(fit: Fit, file: Path, obtained: tuple[Launch, Golden], asked: Asked) -> _Looked:
+def _compared(fit: Fit, own: Path, obtained: tuple[Launch, Golden], asked: Asked) -> _Looked:
     """Return whether a launch is what a golden of its identity holds."""
     launch, made = obtained
     if untold_end(fit.golden, launch):
         told = f"{fit.file}: only one of golden and launch tells what training ended with"
-        return _Looked(state="stale", file=file, told=told, golden=fit.golden)
+        return _Looked(state="stale", file=fit.file, own=own, told=told, golden=fit.golden)
     apart = difference(fit.golden, launch, asked.keeping, made)
     if apart is None:
-        return _Looked(state="matched", file=fit.file, told=f"{fit.file} matched", golden=fit.golden, moved=fit.moved)
+        told = f"{fit.file} matched{code_told(fit.golden.code, made.code)}"
+        return _Looked(state="matched", file=fit.file, own=own, told=told, golden=fit.golden, moved=fit.moved)
     observer = other_observer(fit.golden, asked.keeping)
     if observer is not None:
-        return _stale(fit, file, (observer,))
+        return _stale(fit, own, (observer,))
     told = f"{fit.file} holds something else{code_told(fit.golden.code, made.code)}"
     found = apart.finding(since_told(fit.golden.code, made.code))
-    return _Looked(state="changed", file=file, told=told, golden=fit.golden, found=found, moved=fit.moved)
+    return _Looked(state="changed", file=fit.file, own=own, told=told, golden=fit.golden, found=found, moved=fit.moved)
 
 
-def _stale(fit: Fit, file: Path, moved: tuple[FieldDifference, ...]) -> _Looked:
-    told = f"the golden is stale: {fit.file} was made with {moved_told(moved)}"
-    return _Looked(state="stale", file=file, told=told, golden=fit.golden, moved=fit.moved or moved)
+def _stale(fit: Fit, own: Path, moved: tuple[FieldDifference, ...]) -> _Looked:
+    told = f"the golden {fit.file} is stale: {moved_told(moved)} (golden against now)"
+    return _Looked(state="stale", file=fit.file, own=own, told=told, golden=fit.golden, moved=fit.moved or moved)
 
 
 def _written(outcome: GoldenOutcome, looked: _Looked, made: Golden, asked: Asked, *, is_broken: bool) -> GoldenOutcome:
     """Make a missing golden, write over one that is accepted, or keep beside it what was obtained."""
-    beside = asked.folder.obtained(looked.file)
+    beside = asked.folder.obtained(looked.own)
     if looked.state == "matched":
         with suppress(OSError):
             beside.unlink(missing_ok=True)
@@ -119,16 +124,18 @@ def _written(outcome: GoldenOutcome, looked: _Looked, made: Golden, asked: Asked
 def _made(outcome: GoldenOutcome, looked: _Looked, made: Golden) -> GoldenOutcome:
     is_missing = looked.state == "missing"
     try:
-        write_golden(looked.file, made, over=not is_missing)
+        write_golden(looked.own, made, over=not is_missing)
     except ReproError as error:
         return replace(outcome, told=f"{outcome.told}, and it was not kept: {error}")
     told = (
-        f"{outcome.told}, so this launch was kept as one, {looked.file}: nothing was judged; run again, and commit it"
+        f"{outcome.told}, so this launch was kept as one, {looked.own}: nothing was judged; run again, and commit it"
         if is_missing
-        else f"{looked.file} was written as golden.accept=true says: nothing was judged; run again without it"
+        else f"{looked.own} was written as golden.accept=true says: nothing was judged; run again without it"
         + (f" (it differed first {_place(looked.found)})" if looked.found else "")
     )
-    return replace(outcome, state="created" if is_missing else "accepted", told=told, level=made.level)
+    return replace(
+        outcome, state="created" if is_missing else "accepted", told=told, level=made.level, file=str(looked.own)
+    )
 
 
 def _place(found: Finding) -> str:

@@ -12,7 +12,7 @@ _SHOWN = 10
 
 def moved_told(moved: Sequence[FieldDifference]) -> str:
     """Return "seed 0 against 1" for each field, of the golden and now."""
-    return f"{listed(in_words(one, (0, 1)) for one in moved)} now"
+    return listed(in_words(one, (0, 1)) for one in moved)
 
 
 def code_told(golden: Mapping[str, Any], now: Mapping[str, Any]) -> str:

@@ -144,9 +144,11 @@ def _where(judgement: Judgement, context: Context) -> list[Paragraph]:
 def _golden(outcome: GoldenOutcome) -> list[Paragraph]:
     """Return what became of the golden; the command that accepts is never cut."""
     kept = f"; obtained: {outcome.obtained}" if outcome.obtained else ""
-    is_told_above = outcome.state not in ("matched", "changed")
-    told = outcome.file or outcome.path if is_told_above else outcome.told
-    paragraphs = [Paragraph(label="golden", text=f"{outcome.state}: {told}{kept}", at_most=4)]
+    # What is a reason not to judge was told above.
+    told = (
+        outcome.told if outcome.state in ("matched", "changed") else f"{outcome.state}: {outcome.file or outcome.path}"
+    )
+    paragraphs = [Paragraph(label="golden", text=told + kept, at_most=4)]
     return paragraphs + ([Paragraph(label="accept", text=outcome.accept)] if outcome.accept else [])
 
 

@@ -252,6 +252,9 @@ def test_another_identity_makes_it_stale_and_names_the_field(check: Check, moved
     judged = check(launch(OTHER, **moved))
     assert (outcome(judged).state, judged.verdict) == ("stale", Verdict.NOT_JUDGED)
     assert [one.field for one in outcome(judged).moved] == [field]
+    (golden,) = [file for file in check.files if "obtained" not in file]
+    assert outcome(judged).file == str(check.goldens / golden)
+    assert outcome(judged).obtained == str(check.goldens / f"{judged.identity[:16]}.obtained.arrows")
     assert field.rpartition(".")[2] in judged.problems[0]
     assert not judged.findings
 
@@ -260,7 +263,7 @@ def test_another_world_size_makes_it_stale(check: Check) -> None:
     check(launch())
     judged = check(launch(ranks(replace(SCRIPT, world_size=2))))
     assert (outcome(judged).state, judged.verdict) == ("stale", Verdict.NOT_JUDGED)
-    assert "world size 3 against 2 now" in judged.problems[0]
+    assert "world size 3 against 2 (golden against now)" in judged.problems[0]
 
 
 def test_goldens_of_several_stacks_lie_side_by_side(check: Check) -> None:
