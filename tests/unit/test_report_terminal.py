@@ -213,7 +213,7 @@ ACCEPT = (
 )
 CHANGED = GoldenOutcome(
     state="changed",
-    told="goldens/0123456789abcdef.arrows holds something else; it was made at commit aaaaaaaaaa, and this is bbbbbbbbbb",
+    told="goldens/0123456789abcdef.arrows holds something else; it was made at commit aaaaaaaaaa, and this is bbbbb",
     path="goldens",
     level="step",
     file="goldens/0123456789abcdef.arrows",
