@@ -3,8 +3,10 @@
 import importlib.metadata
 import json
 import os
+import signal
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -24,11 +26,14 @@ PLUGIN = () if IS_INSTALLED else ("-p", "ddp_repro.pytest_plugin")
 
 FAKE = '''
 """Stands for the command: tells its overrides, and ends as EXPECTED says."""
-import json, os, sys
+import json, os, sys, time
 from pathlib import Path
 given = dict(word.split("=", 1) for word in sys.argv[1:])
 ends = json.loads(os.environ["EXPECTED"])
 verdict = ends.pop("verdict")
+if "sleeps" in ends:
+    Path(ends["sleeps"]).write_text(str(os.getpid()))
+    time.sleep(120)
 if "document" not in ends:
     run = Path(given["output.dir"].strip('"'))
     run.mkdir()
@@ -197,6 +202,20 @@ def test_the_plugin_needs_nothing_but_the_base_package() -> None:
     code = f"import sys, ddp_repro.pytest_plugin; print([name for name in {heavy} if name in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "[]"
+
+
+def test_a_call_that_is_interrupted_ends_the_check(inner: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = inner.path / "pid"
+    monkeypatch.setenv("EXPECTED", json.dumps({"verdict": "DIVERGED", "sleeps": str(told)}))
+    code = "from ddp_repro.calling import check_script; check_script('train.py', folder='run')"
+    caller = subprocess.Popen([sys.executable, "-c", code], cwd=inner.path, stderr=subprocess.DEVNULL)
+    deadline = time.monotonic() + 60
+    while not (told.exists() and told.read_text()):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    caller.send_signal(signal.SIGINT)
+    assert caller.wait(timeout=60) != 0
+    assert not Path(f"/proc/{told.read_text()}").exists()
 
 
 SCRIPT = """
