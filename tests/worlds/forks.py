@@ -1,4 +1,4 @@
-"""A world whose ranks are forks of one process that has imported a test file: run as a script, that file is the rank."""
+"""Worlds of the tests' own: a test file, run as a script, forks into the ranks once it has imported everything."""
 
 import gc
 import os
