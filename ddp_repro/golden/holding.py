@@ -145,8 +145,7 @@ def _place(found: Finding) -> str:
 
 def _obtained(made: Golden, beside: Path, asked: Asked) -> str | None:
     """Keep what was obtained beside the golden; in the run's folder in CI, or where that cannot be written."""
-    inside = asked.run.path / "golden.obtained.arrows"
-    for file in (inside,) if asked.is_in_ci else (beside, inside):
+    for file in (asked.run.obtained,) if asked.is_in_ci else (beside, asked.run.obtained):
         with suppress(ReproError):
             write_golden(file, made, over=True)
             return str(file)

@@ -85,6 +85,11 @@ class RunFolder:
         """The identity that all launches of the run are held to."""
         return self.path / "identity.json"
 
+    @property
+    def obtained(self) -> Path:
+        """What a launch gave, as a golden, where it is not kept beside the one that it was held against."""
+        return self.path / "golden.obtained.arrows"
+
     def checkpoints(self, number: int) -> Path:
         """Return where the ``number``-th training (from 0) that is stopped and restarted saves its checkpoints."""
         return self.path / "checkpoints" / str(number)
@@ -108,7 +113,7 @@ class RunFolder:
 
     def files(self) -> list[Path]:
         """Return the files of the run that exist outside its launches."""
-        fixed = (self.config, self.run, self.verdict, self.report, self.identity)
+        fixed = (self.config, self.run, self.verdict, self.report, self.identity, self.obtained)
         return [file for file in (*fixed, *sorted(self.path.glob("config-[0-9]*.yaml"))) if file.exists()]
 
 
