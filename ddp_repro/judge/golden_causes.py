@@ -3,7 +3,6 @@
 from typing import Final
 
 from ddp_repro.judge.cause import Cause
-from ddp_repro.judge.causes_between import BETWEEN_LAUNCHES
 
 _MEANT: Final = "if the change is meant, accept it (golden.accept=true); else look at what changed{since}: "
 
@@ -17,6 +16,46 @@ _TEXTS: Final = {
         "other data, or another order of it",
         "what the loaders deliver is not the same: other samples, another order, or other content",
         "the data set, its files, samplers, loaders and augmentation",
+    ),
+    "data-order": (
+        "the same samples in another order",
+        "{name}: the same samples come in another order",
+        "samplers, loaders, their generators and seeds, the order of file lists",
+    ),
+    "data-indices": (
+        "other samples",
+        "{name}: other samples are drawn",
+        "the data set, samplers, loaders, their generators and seeds",
+    ),
+    "data-source": (
+        "the loader is set up differently",
+        "{name} is another one: loader, sampler or data set are not set up alike",
+        "the data set, and the options of its loader",
+    ),
+    "data-content": (
+        "other content of the same samples",
+        "the same samples have other content ({name}){generators}",
+        "the data set and its files, augmentation, and the collate function",
+    ),
+    "other-spec": (
+        "another dtype or shape",
+        "{name} has another dtype or shape: {what}",
+        "the model's layers, the size of batches, and settings of precision",
+    ),
+    "control-flow": (
+        "the program takes another path",
+        "{what}",
+        "what decides how often this runs, and names of layers and parameters",
+    ),
+    "forward-buffers": (
+        "other buffers before the forward",
+        "{name} is another one on entry to the forward, with the parameters equal",
+        "layers with buffers (normalisation), and code that writes to them",
+    ),
+    "loss-scale": (
+        "the loss scale",
+        "{name} of the gradient scaler is another one{value}",
+        "the gradient scaler's settings, and which step overflows",
     ),
     "rng": (
         "other random numbers",
@@ -101,15 +140,10 @@ _TEXTS: Final = {
 }
 
 CHANGED: Final[dict[str, Cause]] = {
-    **{
-        cause: Cause(title=one.title, message=one.message, advice=f"{_MEANT}{one.advice}")
-        for cause, one in BETWEEN_LAUNCHES.items()
-    },
-    **{
-        cause: Cause(title=title, message=message, advice=_MEANT + where)
-        for cause, (title, message, where) in _TEXTS.items()
-    },
+    cause: Cause(title=title, message=message, advice=_MEANT + where)
+    for cause, (title, message, where) in _TEXTS.items()
 }
+"""One for each cause that two launches of one identity can differ by."""
 
 BY_PHASE: Final = {
     "init": "initialisation",

@@ -14,8 +14,10 @@ from ddp_repro.config.commands import CompareRules
 from ddp_repro.errors import ReproError, Verdict
 from ddp_repro.golden.asking import Asked
 from ddp_repro.golden.holding import hold_to_golden
+from ddp_repro.judge.causes_between import BETWEEN_LAUNCHES
 from ddp_repro.judge.findings import GoldenOutcome, Judgement
 from ddp_repro.judge.golden import Keeping, as_launch, difference, golden_of
+from ddp_repro.judge.golden_causes import BY_PHASE, CHANGED
 from ddp_repro.judge.judgement import Rules, judge
 from ddp_repro.report.verdict import Context, verdict_document
 from ddp_repro.run.driver import Invocation
@@ -159,6 +161,34 @@ def test_what_is_of_one_launch_is_not_in_it(keeping: Keeping, tmp_path: Path) ->
     read = read_golden(tmp_path / "a.arrows")
     assert golden_bytes(read) == golden_bytes(golden_of(one, keeping))
     assert as_launch(read).traces[2].content == golden_of(one, keeping).traces[2].content or keeping is FULL
+
+
+def test_every_cause_that_launches_can_differ_by_has_words_for_goldens() -> None:
+    not_reached = {"missing-rank", "recomputation", "thread-count"}  # another identity, or of twins alone
+    assert BETWEEN_LAUNCHES.keys() - CHANGED.keys() == not_reached
+    assert {*BY_PHASE.values()} <= CHANGED.keys()
+
+
+@given(
+    at=st.sampled_from(ROWS), level=st.sampled_from(["step", "full"]), kind=st.sampled_from(["value", "spec", "gone"])
+)
+def test_any_change_is_told_in_words(at: tuple[int, int], level: str, kind: str) -> None:
+    keeping = replace(STEP, level=level)
+    rank, number = at
+    rows = [*CLEAN[rank]]
+    row = rows[number]
+    rows[number] = replace(row, spec="int8[3]") if kind == "spec" else replace(row, content="changed")
+    other = launch({**CLEAN, rank: rows[:number] + rows[number + 1 :] if kind == "gone" else rows})
+    found = difference(golden_of(launch(), keeping), other, keeping, golden_of(other, keeping))
+    if found is None:
+        assert rows[number].phase == "rng"
+        return
+    told = found.finding(" since commit a (now commit b)")
+    assert (told.witness, told.launches) == ("golden", (0,))
+    assert "golden.accept=true" in told.advice
+    assert "since commit a (now commit b)" in told.advice
+    assert "launch -1" not in told.message
+    assert "{" not in told.title + told.message + told.advice
 
 
 # Files and verdicts
