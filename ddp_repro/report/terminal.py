@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ddp_repro.errors import ReproError, Verdict
+from ddp_repro.judge.chance import in_words
 from ddp_repro.judge.findings import Distance, Finding, Judgement
 from ddp_repro.judge.wording import counted, listed, numbered
 from ddp_repro.report.screen import LABEL_WIDTH, Line, Paragraph, fitted, printable
@@ -136,6 +137,8 @@ def _where(judgement: Judgement, context: Context) -> list[Paragraph]:
     traces = "launch-<i> beside it" if inside else listed(folders, at_most=2)
     files = f"{context.run.verdict}{page}, traces in {traces}"
     paragraphs.append(Paragraph(label="files", text=files, at_most=3 if context.page else 2))
+    if judgement.chance is not None:
+        paragraphs.append(Paragraph(label="chance", text=in_words(judgement.chance)))
     if judgement.identity:
         paragraphs.append(Paragraph(label="identity", text=f"{judgement.identity[:16]}…, level {context.level}"))
     return paragraphs
