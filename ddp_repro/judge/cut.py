@@ -70,15 +70,22 @@ def ended_early(launches: Sequence[Launch]) -> tuple[Ended, ...]:
 
 def cut_notes(launches: Sequence[Launch], alike: Sequence[Sequence[int]]) -> list[str]:
     """Return what was ended early and why, and which classes hold launches that were compared only so far."""
-    notes = [f"launch {launch.index} was ended{_when(launch)}" for launch in launches if launch.was_cut]
+    ended: dict[str, list[int]] = {}
+    for launch in launches:
+        if launch.was_cut:
+            ended.setdefault(_when(launch), []).append(launch.index)
+    notes = [
+        f"{numbered('launch', numbers)} {'was' if len(numbers) == 1 else 'were'} ended {when}"
+        for when, numbers in ended.items()
+    ]
     cut = {launch.index: reach(launch) for launch in launches if launch.was_cut}
     for one in alike:
-        ended = [number for number in one if number in cut]
-        if len(one) > 1 and ended:
-            last = min(cut[number] for number in ended) - 1
+        short = [number for number in one if number in cut]
+        if len(one) > 1 and short:
+            last = min(cut[number] for number in short) - 1
             notes.append(
                 f"{numbered('launch', one)} are equal in bits up to step {last}; what came later is not known of "
-                f"{numbered('launch', ended)}"
+                f"{numbered('launch', short)}"
             )
     return notes
 
@@ -90,7 +97,7 @@ def as_told(found: Finding, others: Sequence[Finding]) -> Finding:
 
 
 def _when(launch: Launch) -> str:
-    return f" at step {reach(launch)}{_because(launch)}: fail_fast"
+    return f"at step {reach(launch)}{_because(launch)}: fail_fast"
 
 
 def _because(launch: Launch) -> str:

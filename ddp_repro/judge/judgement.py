@@ -77,12 +77,12 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         findings=ordered(findings, rules.reproduce),
         problems=problems,
         notes=[
+            *cut_notes(launches, between.alike),
             *ignored,
             *blind_spots(launches),
             *went_on_inexactly(launches),
             *notes,
             *between.notes,
-            *cut_notes(launches, between.alike),
             *_allowances(launches, rules, differences),
         ],
         identity=identity_of(launches),

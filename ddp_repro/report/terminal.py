@@ -83,9 +83,18 @@ def report_lines(judgement: Judgement, context: Context, *, width: int, height: 
 
 
 def _headline(judgement: Judgement) -> Paragraph:
-    seen = f"{counted(len(judgement.folders), 'launch')}, {counted(judgement.observations, 'observation')}"
+    launches = f"{counted(len(judgement.folders), 'launch')}{_ended(judgement)}"
+    seen = f"{launches}, {counted(judgement.observations, 'observation')}"
     text = f"{_MEANING[judgement.verdict]} ({seen})"
     return Paragraph(label="verdict", text=f"{judgement.verdict.value}: {text}", style=_STYLES[judgement.verdict])
+
+
+def _ended(judgement: Judgement) -> str:
+    """Return ", launch 1 ended at step 57: fail_fast" where launches were ended early."""
+    if not judgement.ended:
+        return ""
+    told = f" ended at step {judgement.ended[0].at}" if len(judgement.ended) == 1 else " ended early"
+    return f", {numbered('launch', [one.launch for one in judgement.ended])}{told}: fail_fast"
 
 
 def _first(finding: Finding) -> list[Paragraph]:

@@ -81,7 +81,7 @@ def test_what_is_said_of_it() -> None:
     found = judge([FIRST, beginning], RULES)
     assert found.verdict is Verdict.DIVERGED
     assert found.problems == []
-    assert "launch 1 was ended at step 4, soon after its first difference at step 2: fail_fast" in found.notes
+    assert found.notes[0] == "launch 1 was ended at step 4, soon after its first difference at step 2: fail_fast"
     assert found.findings[0].message.endswith("compared up to step 3")
     (ended,) = found.ended
     assert (ended.launch, ended.at, ended.step, ended.ranks) == (1, 4, 2, (1,))
