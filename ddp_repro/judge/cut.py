@@ -74,10 +74,7 @@ def cut_notes(launches: Sequence[Launch], alike: Sequence[Sequence[int]]) -> lis
     for launch in launches:
         if launch.was_cut:
             ended.setdefault(_when(launch), []).append(launch.index)
-    notes = [
-        f"{numbered('launch', numbers)} {'was' if len(numbers) == 1 else 'were'} ended {when}"
-        for when, numbers in ended.items()
-    ]
+    notes = [f"{numbered('launch', numbers)} {_agreed(when, len(numbers))}" for when, numbers in ended.items()]
     cut = {launch.index: reach(launch) for launch in launches if launch.was_cut}
     for one in alike:
         short = [number for number in one if number in cut]
@@ -96,8 +93,12 @@ def as_told(found: Finding, others: Sequence[Finding]) -> Finding:
     return replace(next(same, found), launches=found.launches)
 
 
+def _agreed(text: str, count: int) -> str:
+    return text if count == 1 else text.replace("was ended", "were ended").replace("after its", "after their")
+
+
 def _when(launch: Launch) -> str:
-    return f"at step {reach(launch)}{_because(launch)}: fail_fast"
+    return f"was ended at step {reach(launch)}{_because(launch)}: fail_fast"
 
 
 def _because(launch: Launch) -> str:

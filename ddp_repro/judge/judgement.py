@@ -77,7 +77,7 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         findings=ordered(findings, rules.reproduce),
         problems=problems,
         notes=[
-            *cut_notes(launches, between.alike),
+            *cut_notes(recorded, between.alike),
             *ignored,
             *blind_spots(launches),
             *went_on_inexactly(launches),
@@ -90,7 +90,7 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         observations=sum(len(trace) for launch in recorded for trace in launch.traces.values()),
         folders={launch.index: str(launch.path) for launch in launches},
         variants=rules.variants,
-        ended=ended_early(launches),
+        ended=ended_early(recorded),
         chance=undetected(len(launches)) if verdict is Verdict.REPRODUCIBLE else None,
     )
 

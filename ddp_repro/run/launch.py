@@ -1,6 +1,7 @@
 """Makes the launches of a run: the run folder, each world in turn, and a record of what was set."""
 
 import os
+import shutil
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from ddp_repro.config import RecordConfig, is_script, save_config
 from ddp_repro.errors import ReproError
 from ddp_repro.run.driver import Invocation
 from ddp_repro.run.environment import moves_bits
+from ddp_repro.run.estimate import Sizes, size_note
 from ddp_repro.run.following import Following
 from ddp_repro.run.launch_environment import launch_environment
 from ddp_repro.run.launcher import WorldPlan, run_world
@@ -32,6 +34,9 @@ class Watcher(Protocol):
 
     def launch_finished(self, launch: int, outcome: str) -> None:
         """Launch number ``launch`` ended."""
+
+    def note(self, text: str) -> None:
+        """There is something that who waits for the launches should know now."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -110,9 +115,18 @@ def _make_launch(plan: Plan, variant: int, launch: int, watcher: Watcher) -> Lau
             timeout_s=config.launcher.timeout_s,
             grace_s=config.launcher.grace_s,
             on_step=lambda step, total: watcher.step(launch, step, total),
+            on_size=lambda size, planned: _tell_size(plan, config, (size, planned), watcher) if launch == 0 else None,
             following=None if plan.follow is None else plan.follow(launch),
         )
     )
+
+
+def _tell_size(plan: Plan, config: RecordConfig, seen: tuple[int, int | None], watcher: Watcher) -> None:
+    size, planned = seen
+    sizes = Sizes(step=size, steps=planned, launches=plan.launches, free=shutil.disk_usage(plan.folder.path).free)
+    told = size_note(config, sizes)
+    if told:
+        watcher.note(told)
 
 
 def _run_document(plan: Plan, invocation: Invocation) -> dict[str, Any]:

@@ -39,6 +39,7 @@ class WorldPlan:
     timeout_s: float
     grace_s: float
     on_step: Callable[[int, int | None], None]
+    on_size: Callable[[int, int | None], None] = lambda _size, _planned: None
     kill_at: int | None = None
     following: Following | None = None
 
@@ -167,6 +168,9 @@ class _World:
         self._progress_at = time.monotonic()
         if message.event == "planned":
             self._planned = message.step
+            return
+        if message.event == "size":
+            self._plan.on_size(message.step, self._planned)
             return
         self._ranks[message.rank].take(message)
         if message.event == "error":

@@ -42,6 +42,7 @@ def run(
     folder = LaunchFolder(tmp_path / "launch-0")
     folder.path.mkdir()
     steps: list[tuple[int, int | None]] = []
+    sizes: list[tuple[int, int | None]] = []
     plan = WorldPlan(
         folder=folder,
         argv=[sys.executable, str(script)],
@@ -51,9 +52,11 @@ def run(
         grace_s=grace_s,
         on_step=lambda step, total: steps.append((step, total)),
         following=following,
+        on_size=lambda size, planned: sizes.append((size, planned)),
     )
     record = run_world(plan)
     (tmp_path / "steps").write_text(repr(steps))
+    (tmp_path / "sizes").write_text(repr(sizes))
     assert read_launch_record(folder.record) == record
     assert not left_over(tmp_path)
     return record
@@ -130,10 +133,17 @@ def test_a_world_that_ends_by_itself_is_told_as_that(tmp_path: Path, last: str, 
 
 
 def test_a_world_that_finishes(tmp_path: Path) -> None:
-    body = "pipe.send('planned', step=2); pipe.send('step', step=1); pipe.send('step', step=2); pipe.send('observed')"
+    body = """
+    pipe.send('planned', step=2)
+    pipe.send('step', step=1)
+    if rank == 0: pipe.send('size', step=64_000)
+    pipe.send('step', step=2)
+    pipe.send('observed')
+    """
     record = run(tmp_path, body)
     assert record.outcome == "finished"
     assert (tmp_path / "steps").read_text() == "[(1, 2), (2, 2)]"
+    assert (tmp_path / "sizes").read_text() == "[(64000, 2)]"
     assert record.reason == ""
     assert [(end.rank, end.exit_code, end.last_step) for end in record.ranks] == [(0, 0, 2), (1, 0, 2), (2, 0, 2)]
 
