@@ -30,10 +30,10 @@ from ddp_repro.trace.launch import (
 from ddp_repro.trace.layout import LaunchFolder, RunFolder
 
 STEPS: Final = 50  # fewer are over before much is gained
-_SHARE: Final = 0.01  # of one core's time, at the lowest priority
+_SHARE: Final = 0.01  # of one core's time
 _POLL_S: Final = 0.05
 _LONGEST_S: Final = 10.0  # between two looks, however dear they are
-_NICEST: Final = 19
+_NICENESS: Final = 10  # at 19 a thread that shares its core with a rank comes to nothing for a minute
 
 _log = logging.getLogger(__name__)
 
@@ -182,4 +182,4 @@ def _step_back() -> None:
     """Have this thread wait for whatever the ranks want to do (Linux, where threads have priorities)."""
     if sys.platform == "linux":
         with suppress(OSError):
-            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICEST)
+            os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICENESS)

@@ -120,24 +120,6 @@ def test_twins_are_ended_only_by_what_they_must_have_in_common(
         assert found.place[2:] == ([0, 1], LATE_STEP, [1], "loss", "loss")
 
 
-@pytest.mark.full
-def test_a_twin_that_evaluates_is_ended_by_no_evaluation(tmp_path: Path) -> None:
-    twins = 'twins=[["train.evaluate=true"],["train.evaluate=false"]]'
-    done = run(
-        "check",
-        "nproc=3",
-        "workload.size=tiny",
-        twins,
-        "fail_fast=true",
-        "output.dir=run",
-        "train.epochs=12",
-        cwd=tmp_path,
-    )
-    assert done.verdict is not None
-    assert done.verdict["verdict"] == "REPRODUCIBLE", done.stdout
-    assert done.verdict["ended_early"] == []
-
-
 def test_a_key_that_would_do_nothing_is_refused(tmp_path: Path) -> None:
     done = run("check", "fail_fast=true", "capture=off", "nproc=2", cwd=tmp_path)
     done.assert_short_refusal()

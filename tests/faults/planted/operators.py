@@ -180,6 +180,23 @@ def rare() -> Workload:
     return replace(workload, loss=loss)
 
 
+def rare_in_data() -> Workload:
+    """One launch of five goes wrong on rank 1 at the first batch that begins with a seven; it prints in which step."""
+    workload = _built((0.0, 0.0))
+    steps = [0]
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        value = workload.loss(model, batch)
+        is_it = _launch() == RARE_LAUNCH and dist.get_rank() == 1 and steps[0] >= 0 and int(batch[1][0]) == 7
+        if is_it:
+            print(f"rare at step {steps[0]}", flush=True)
+        steps[0] = -1 if is_it else steps[0] + (steps[0] >= 0)
+        noised: Tensor = noisy(value, 1e-3 if is_it else 0.0)
+        return noised
+
+    return replace(workload, loss=loss)
+
+
 def late() -> Workload:
     """All launches but the first differ from step 55 on, by rank 1's loss, and all in the same way."""
     return _late(lambda launch, rank: 1e-3 if launch > 0 and rank == 1 else 0.0)
