@@ -99,8 +99,8 @@ class RankState:
 def parted_ending(ranks: list[RankState], parting: Parting) -> Ending:
     """Return the ending of a world that is ended because of a difference."""
     step = "before step 0" if parting.step < 0 else f"step {parting.step}"
-    ranks = f"{'rank' if len(parting.ranks) == 1 else 'ranks'} {', '.join(map(str, parting.ranks))}"
-    where = ", ".join([step, ranks, parting.phase, parting.name])
+    on = f"{'rank' if len(parting.ranks) == 1 else 'ranks'} {', '.join(map(str, parting.ranks))}"
+    where = ", ".join([step, on, parting.phase, parting.name])
     reason = (
         f"ended by the driver after {ranks[0].last_step or 0} steps (fail_fast), soon after its first difference from "
         f"launch {parting.reference}: {where}"
