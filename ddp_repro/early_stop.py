@@ -154,7 +154,8 @@ class Follower:
         reach = min(rank.growing.reach for rank in self._ranks.values())
         steps = [step for step in suspected if step is not None]
         rows = sum(rank.rows for rank in self._ranks.values())
-        if (steps and min(steps) < reach) or 0 < self._again_at <= rows:
+        # A step more than is compared: a row that another thread was late to write is there by then.
+        if (steps and min(steps) + 1 < reach) or 0 < self._again_at <= rows:
             launch = launch_so_far(self._folder, {number: rank.growing.grown() for number, rank in self._ranks.items()})
             self._found = parting_of(reference, launch, self._rules)
             self._again_at = 2 * rows

@@ -25,7 +25,9 @@ def ranks_finding(launch: Launch, *, before: int | None = None) -> Finding | Non
     ranks = sorted(launch.traces)
     labels, columns = unified([launch.traces[rank] for rank in ranks])
     limit = np.iinfo(np.int64).max if before is None else before
-    rows = dict(zip(ranks, _replicated(labels, columns, limit), strict=True))
+    # Whether parameters are averaged later is not known of a launch that was ended early.
+    replicated = _replicated(labels, columns, limit, by_hand=not launch.was_cut)
+    rows = dict(zip(ranks, replicated, strict=True))
     found = first_disagreement(labels, rows)
     steps = other_steps(launch, found, is_whole=before is None)
     if steps is not None:
@@ -52,19 +54,19 @@ def first_disagreement(labels: Labels, rows: Mapping[int, Rows]) -> Disagreement
     return _described(labels, seen, step)
 
 
-def _replicated(labels: Labels, columns: Sequence[Rows], limit: int) -> list[Rows]:
+def _replicated(labels: Labels, columns: Sequence[Rows], limit: int, *, by_hand: bool = True) -> list[Rows]:
     """Return of each rank what must be equal on all, in steps below ``limit``.
 
-    That is what is marked so, the gradients that the optimizer gets for parameters that are, and unmanaged parameters
-    that begin so. A forward that not
-    every rank makes (one that evaluates alone) says nothing of the others.
+    That is what is marked so, the gradients that the optimizer gets for parameters that are, and, ``by_hand``,
+    unmanaged parameters that begin so. A forward that not every rank makes (one that evaluates alone) says nothing of
+    the others.
     """
     marked = np.array([spec.endswith(REPLICATED) for spec in labels.specs], dtype=np.bool_)
     param, gradient = labels.phase("param"), labels.phase("grad_step")
     names = np.unique(np.concatenate([rows.name[(rows.phase == param) & marked[rows.spec]] for rows in columns]))
     concerned = [
-        marked[rows.spec] | ((rows.phase == gradient) & np.isin(rows.name, names)) | by_hand
-        for rows, by_hand in zip(columns, of_replicas(labels, columns), strict=True)
+        marked[rows.spec] | ((rows.phase == gradient) & np.isin(rows.name, names)) | (unmanaged & by_hand)
+        for rows, unmanaged in zip(columns, of_replicas(labels, columns), strict=True)
     ]
     return [
         rows.take(np.flatnonzero(replicated & (rows.step < limit) & ~alone))

@@ -87,10 +87,15 @@ def cut_notes(launches: Sequence[Launch], alike: Sequence[Sequence[int]]) -> lis
     return notes
 
 
-def as_told(found: Finding, others: Sequence[Finding]) -> Finding:
-    """Return what was found in a launch that was ended early as it was told of a whole one, which has more to say."""
-    same = (one for one in others if _place_of(one) == _place_of(found))
-    return replace(next(same, found), launches=found.launches)
+def certain_of_cut(found: Sequence[Finding], others: Sequence[Finding]) -> list[Finding]:
+    """Return what was ``found`` within a launch that was ended early, less what its later part might have cleared up.
+
+    What ``others`` tell of a whole launch is told as there, which has more to say. Besides, only that ranks disagree,
+    or were set up differently, is certain: a pass over the data that was broken off may look like a fault and be none.
+    """
+    known = {_place_of(one): one for one in reversed(others)}
+    told = [replace(known.get(_place_of(one), one), launches=one.launches) for one in found]
+    return [one for one in told if _place_of(one) in known or one.witness == "ranks" or one.step is None]
 
 
 def _agreed(text: str, count: int) -> str:

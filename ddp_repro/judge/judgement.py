@@ -8,7 +8,7 @@ from typing import Final
 from ddp_repro.errors import Verdict
 from ddp_repro.judge.causes import preceded
 from ddp_repro.judge.chance import undetected
-from ddp_repro.judge.cut import as_recorded, as_told, cut_notes, ended_early, undecided, undecided_told
+from ddp_repro.judge.cut import as_recorded, certain_of_cut, cut_notes, ended_early, undecided, undecided_told
 from ddp_repro.judge.divergence import classes, reordered_rows
 from ddp_repro.judge.finals import went_on_inexactly
 from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, Variant, merged
@@ -141,7 +141,7 @@ def _within(launches: Sequence[Launch], unsound: Mapping[int, Sequence[str]]) ->
     notes: dict[str, list[int]] = {}
     for launch in launches:
         found, told = launch_findings(as_recorded(launch), before=usable_before([launch], unsound))
-        findings += [as_told(one, findings) for one in found] if launch.was_cut else found
+        findings += certain_of_cut(found, findings) if launch.was_cut else found
         for note in told:
             notes.setdefault(note, []).append(launch.index)
     every = {launch.index for launch in launches if not launch.was_cut}

@@ -121,6 +121,34 @@ def test_what_holds_within_it_is_told_once() -> None:
     assert [one.launches for one in overlap] == [(0, 1)]
 
 
+def test_what_its_later_part_might_have_cleared_up_is_not_told_of_it() -> None:
+    """Parameters that are averaged every few steps differ on the ranks until then."""
+
+    def by_hand(row: Row, rank: int) -> Row:
+        is_equal = row.step < 0 or row.step % 6 == 5
+        content = row.content if is_equal else f"{row.content} on {rank}"
+        return replace(row, spec=row.spec.replace(" replicated", " unmanaged"), content=content)
+
+    averaged = {
+        rank: [by_hand(row, rank) if row.phase in ("init", "param") else row for row in rows]
+        for rank, rows in CLEAN.items()
+    }
+    first = launch_of(averaged)
+    other = {rank: changed(rows, step=2, phase="loss") for rank, rows in averaged.items()}
+    whole = launch_of(other, index=1)
+    expected, found = judge([first, whole], RULES), judge([first, cut(whole, rows_before(whole, 4, more=1))], RULES)
+    assert [one.witness for one in expected.findings] == ["launches"]
+    assert [place(one) for one in found.findings] == [place(one) for one in expected.findings]
+
+
+def test_that_ranks_disagree_in_it_is_told() -> None:
+    rows = {**CLEAN, 2: from_step(CLEAN[2], 3, "param")}
+    whole = launch_of(rows, index=1)
+    expected, found = judge([FIRST, whole], RULES), judge([FIRST, cut(whole, rows_before(whole, 6))], RULES)
+    assert [one.witness for one in found.findings] == ["launches", "ranks"]
+    assert [place(one) for one in found.findings] == [place(one) for one in expected.findings]
+
+
 def test_a_generator_that_nobody_drew_from_yet_counts_where_the_whole_one_drew() -> None:
     """Its state differs from the beginning; without the cut, that is the first difference."""
 
