@@ -7,9 +7,11 @@ if __name__ == "__main__":  # before the other imports: a crash in one of them m
 
 import os
 from contextlib import suppress
+from dataclasses import replace
 
 from ddp_repro.cli import Command, run_command
 from ddp_repro.config import CheckConfig
+from ddp_repro.early_stop import EarlyStop, validate_early_stop
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.golden.asking import Asked, validate_golden
 from ddp_repro.golden.holding import hold_to_golden
@@ -37,21 +39,25 @@ def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
     if config.launches_each < 1:
         raise ReproError(f"launches={config.launches} is not possible.", hint="Use launches=2 or more.")
     planned = variants(config, invocation.twins)
+    validate_early_stop(config, planned)
     folder = place_run(config.output)
-    plan = Plan(folder=folder, config=config, variants=planned)
-    with suppress(Interrupted), Progress(enabled=config.output.progress) as progress:
-        make_launches(plan, invocation, progress)
     rules = Rules(
         allow=tuple(config.compare.allow),
         level=config.level,
         reproduce=invocation.text,
-        expected=plan.launches,
+        expected=sum(len(variant.launches) for variant in planned),
         variants=as_judged(planned) if config.twins else (),
         ignore=tuple(config.judge.ignore),
     )
+    stop = EarlyStop(config=config, folder=folder, variants=planned, rules=rules)
+    plan = Plan(folder=folder, config=config, variants=planned, follow=stop.follow)
+    with suppress(Interrupted), Progress(enabled=config.output.progress) as progress:
+        make_launches(plan, invocation, progress)
+    stop.forget()
     context = Context(run=folder, command=invocation.text, level=config.level, ignore=rules.ignore)
     launches = load_launches(folder.launches())
     judgement = judge(launches, rules)
+    judgement = replace(judgement, notes=[*judgement.notes, *stop.notes])
     if config.golden.path:
         asked = Asked(config=config, invocation=invocation, run=folder, environ=os.environ)
         judgement = hold_to_golden(judgement, launches, asked)

@@ -43,13 +43,15 @@ class CheckConfig(RecordConfig):
     """Repeated launches of the same thing, and the rules by which they are judged.
 
     ``twins`` holds lists of overrides: variants that must not differ. ``launches`` None is 2, or 1 for each variant and
-    for what is held against a golden.
-    ``second_look`` has a step in which launches part launched again, to find the operator.
+    for what is held against a golden. ``second_look`` has a step in which launches part launched again, to find the
+    operator. ``fail_fast`` has a launch ended soon after it differs from an earlier one; None is true where that one
+    made more than 50 steps.
     """
 
     launches: int | None = None
     twins: list[list[str]] = field(default_factory=list)
     second_look: bool = True
+    fail_fast: bool | None = None
     compare: CompareRules = field(default_factory=CompareRules)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     report: PageConfig = field(default_factory=PageConfig)

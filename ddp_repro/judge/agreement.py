@@ -25,9 +25,9 @@ def ranks_finding(launch: Launch, *, before: int | None = None) -> Finding | Non
     ranks = sorted(launch.traces)
     labels, columns = unified([launch.traces[rank] for rank in ranks])
     limit = np.iinfo(np.int64).max if before is None else before
-    found = first_disagreement(
-        labels, _Replicated(dict(zip(ranks, columns, strict=True)), _masks(labels, columns, limit))
-    )
+    # Whether parameters are averaged later is not known of a launch that was ended early.
+    masks = _masks(labels, columns, limit, by_hand=not launch.was_cut)
+    found = first_disagreement(labels, _Replicated(dict(zip(ranks, columns, strict=True)), masks))
     steps = other_steps(launch, found, is_whole=before is None)
     if steps is not None:
         return steps
@@ -76,12 +76,12 @@ def _first_apart(labels: Labels, reference: Rows, other: Rows) -> tuple[int, int
     return _earliest(both) if len(both[0]) else None
 
 
-def _masks(labels: Labels, columns: Sequence[Rows], limit: int) -> list[Mask]:
+def _masks(labels: Labels, columns: Sequence[Rows], limit: int, *, by_hand: bool = True) -> list[Mask]:
     """Return which rows of each rank must be equal on all, in steps below ``limit``.
 
-    That is what is marked so, the gradients that the optimizer gets for parameters that are, and unmanaged parameters
-    that begin so. A forward that not
-    every rank makes (one that evaluates alone) says nothing of the others.
+    That is what is marked so, the gradients that the optimizer gets for parameters that are, and, ``by_hand``,
+    unmanaged parameters that begin so. A forward that not every rank makes (one that evaluates alone) says nothing of
+    the others.
     """
     marked = np.array([spec.endswith(REPLICATED) for spec in labels.specs], dtype=np.bool_)
     param, gradient = labels.phase("param"), labels.phase("grad_step")
@@ -90,8 +90,8 @@ def _masks(labels: Labels, columns: Sequence[Rows], limit: int) -> list[Mask]:
     )
     masks = []
     alone = common_forwards(labels, columns)
-    for rows, by_hand, apart in zip(columns, of_replicas(labels, columns), alone, strict=True):
-        replicated = marked[rows.spec] | ((rows.phase == gradient) & np.isin(rows.name, names)) | by_hand
+    for rows, unmanaged, apart in zip(columns, of_replicas(labels, columns), alone, strict=True):
+        replicated = marked[rows.spec] | ((rows.phase == gradient) & np.isin(rows.name, names)) | (unmanaged & by_hand)
         masks.append(replicated & (rows.step < limit) & ~apart)
     return masks
 

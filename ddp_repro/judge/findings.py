@@ -75,6 +75,30 @@ class FieldDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A launch that was ended early: the step below which all was recorded (``at``), and the first difference."""
+
+    launch: int
+    at: int
+    step: int
+    ranks: tuple[int, ...]
+    phase: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chance:
+    """What equal launches do not exclude: that ``rate`` of all launches give other bits.
+
+    So many ``launches`` are then all equal with a probability of ``missed``.
+    """
+
+    launches: int
+    rate: float
+    missed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """One of several variants that must not differ in bits: what it overrides, and the launches that were made of it.
 
@@ -123,7 +147,8 @@ class Judgement:
     ``classes`` are the launches in classes of equal bits, ``problems`` the reasons for which nothing could be
     concluded, ``identity`` the digest of the first launch's identity, ``observations`` the number of rows read over all
     launches and ranks, ``folders`` where each launch lies, by its number here, ``variants`` the twins, where launches
-    were made of several, ``golden`` what became of the golden, where they were held against one.
+    were made of several, ``ended`` what was ended early, ``chance`` what equal launches leave open, ``golden`` what
+    became of the golden, where they were held against one.
     """
 
     verdict: Verdict
@@ -136,6 +161,8 @@ class Judgement:
     observations: int = 0
     folders: dict[int, str] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
+    ended: tuple[Ended, ...] = ()
+    chance: Chance | None = None
     golden: GoldenOutcome | None = None
 
 

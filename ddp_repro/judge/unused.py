@@ -26,7 +26,7 @@ def leave_out_unused(a: Marked, b: Marked) -> None:
     for name in mine.keys() & theirs.keys():
         rows = [rows_of_generator(side.trace, codes) for side, codes in ((a, mine[name]), (b, theirs[name]))]
         rows = [kept[~side.left[kept]] for side, kept in zip((a, b), rows, strict=True)]
-        if _moved(a.trace, mine[name]) or _moved(b.trace, theirs[name]):
+        if _moved(a.whole, mine[name]) or _moved(b.whole, theirs[name]):
             continue
         if not np.array_equal(a.trace.digest[rows[0]], b.trace.digest[rows[1]]):
             a.leave_out(rows[0], Reason.UNUSED)

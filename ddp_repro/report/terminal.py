@@ -8,6 +8,7 @@ from rich.console import Console
 from rich.text import Text
 
 from ddp_repro.errors import ReproError, Verdict
+from ddp_repro.judge.chance import in_words
 from ddp_repro.judge.findings import Distance, Finding, GoldenOutcome, Judgement
 from ddp_repro.judge.wording import counted, listed, numbered
 from ddp_repro.report.screen import LABEL_WIDTH, Line, Paragraph, fitted, printable
@@ -82,9 +83,18 @@ def report_lines(judgement: Judgement, context: Context, *, width: int, height: 
 
 
 def _headline(judgement: Judgement) -> Paragraph:
-    seen = f"{counted(len(judgement.folders), 'launch')}, {counted(judgement.observations, 'observation')}"
+    launches = f"{counted(len(judgement.folders), 'launch')}{_ended(judgement)}"
+    seen = f"{launches}, {counted(judgement.observations, 'observation')}"
     text = f"{_MEANING[judgement.verdict]} ({seen})"
     return Paragraph(label="verdict", text=f"{judgement.verdict.value}: {text}", style=_STYLES[judgement.verdict])
+
+
+def _ended(judgement: Judgement) -> str:
+    """Return ", launch 1 ended at step 57: fail_fast" where launches were ended early."""
+    if not judgement.ended:
+        return ""
+    told = f" ended at step {judgement.ended[0].at}" if len(judgement.ended) == 1 else " ended early"
+    return f", {numbered('launch', [one.launch for one in judgement.ended])}{told}: fail_fast"
 
 
 def _first(finding: Finding) -> list[Paragraph]:
@@ -136,6 +146,8 @@ def _where(judgement: Judgement, context: Context) -> list[Paragraph]:
     traces = "launch-<i> beside it" if inside else listed(folders, at_most=2)
     files = f"{context.run.verdict}{page}, traces in {traces}"
     paragraphs.append(Paragraph(label="files", text=files, at_most=3 if context.page else 2))
+    if judgement.chance is not None:
+        paragraphs.append(Paragraph(label="chance", text=in_words(judgement.chance)))
     if judgement.identity:
         paragraphs.append(Paragraph(label="identity", text=f"{judgement.identity[:16]}…, level {context.level}"))
     return paragraphs + (_golden(judgement.golden) if judgement.golden else [])

@@ -47,6 +47,8 @@ def verdict_document(judgement: Judgement, context: Context) -> dict[str, Any]:
         "problems": judgement.problems,
         "findings": [_finding(finding) for finding in judgement.findings],
         "notes": judgement.notes,
+        "ended_early": [{**asdict(one), "ranks": list(one.ranks)} for one in judgement.ended],
+        "chance": None if judgement.chance is None else asdict(judgement.chance),
         "variants": [_variant(variant) for variant in judgement.variants],
         "ignore": list(context.ignore),
         "stretches": stretches_told(context.stretches),

@@ -108,7 +108,7 @@ def _train(rank: _Rank, workload: Workload) -> None:
             capture=meta.capture,
             epoch_guard=rank.config.epoch_guard.value,
             boundaries=boundaries(rank.config.capture),
-            window=window(rank.config.capture, rank.folder, rank.place.rank),
+            window=window(rank.config.capture, rank.folder, rank.place.rank, rank.pipe),
         ):
             _train_and_tell(rank, workload, recorder)
         reason = "finished"

@@ -97,7 +97,7 @@ class ScriptWatch:
             capture=config.capture.level.value,
             epoch_guard=config.epoch_guard.value,
             boundaries=boundaries(config.capture),
-            window=window(config.capture, self._rank.folder, self._rank.rank),
+            window=window(config.capture, self._rank.folder, self._rank.rank, self._rank.pipe),
         )
 
     def finish(self) -> None:

@@ -1,13 +1,17 @@
 """What one rank observed: the columns of its trace in memory."""
 
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
 from ddp_repro.trace.schema import TraceMeta
+
+COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "valid")
+"""What a trace has one value of for each row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -111,6 +115,12 @@ class Trace:
             digest=self.digest[row].tobytes(),
             value=float(self.value[row]) if self.valid[row] else None,
         )
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Trace]") -> "Trace":
+        """Return parts of one trace, in order, as one: each has the labels of the parts before it."""
+        columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
+        return replace(parts[-1], **columns)
 
     def rows_of(self, step: int) -> npt.NDArray[np.int64]:
         """Return the rows of optimizer step ``step``, in execution order."""

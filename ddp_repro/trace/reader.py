@@ -36,9 +36,9 @@ def trace_in(data: pa.Buffer, path: Path) -> Trace:
     """Read the trace that ``data``, the bytes of ``path``, holds; see ``read_trace``."""
     intact = intact_prefix(data)
     stream = data.slice(0, intact.size)
-    meta = _meta(path, stream, intact)
+    meta = meta_in(path, stream)
     try:
-        trace = _decode(stream, intact.rows, meta)
+        trace = decoded(stream, intact.rows, meta)
     except (pa.ArrowException, OSError, ValueError, IndexError, MemoryError) as error:
         raise ReproError(f"{path} is sealed, and still does not decode: {error}", hint="record it again") from error
     trace = _without_closing_row(trace)
@@ -56,11 +56,12 @@ def mapped(path: Path) -> pa.Buffer:
         raise ReproError(f"cannot read the trace {path}: {reason}", hint="check the folder that was named") from error
 
 
-def _meta(path: Path, stream: pa.Buffer, intact: Intact) -> TraceMeta:
+def meta_in(path: Path, stream: pa.Buffer) -> TraceMeta:
+    """Return whose trace a ``stream`` of ``path``, whose seals were checked, is; raises as ``read_trace``."""
     no_trace = ReproError(
         f"{path} is no trace of ddp_repro, or its very beginning is damaged", hint="record this launch again"
     )
-    if intact.size == 0:
+    if stream.size == 0:
         raise no_trace
     try:
         schema = ipc.open_stream(stream).schema
@@ -75,7 +76,8 @@ def _meta(path: Path, stream: pa.Buffer, intact: Intact) -> TraceMeta:
     )
 
 
-def _decode(stream: pa.Buffer, rows: int, meta: TraceMeta) -> Trace:
+def decoded(stream: pa.Buffer, rows: int, meta: TraceMeta) -> Trace:
+    """Return the ``rows`` rows of a stream, a closing row among them; raises ``ValueError`` or Arrow's errors."""
     if rows > stream.size:  # a row takes several bytes, however well it compresses: its number alone does
         raise ValueError(f"{rows} rows in {stream.size} bytes")
     trace = Trace(
