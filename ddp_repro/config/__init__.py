@@ -2,6 +2,7 @@
 
 from ddp_repro.config.choices import (
     Backend,
+    Better,
     BoundaryCapture,
     CaptureLevel,
     EpochGuard,
@@ -10,6 +11,7 @@ from ddp_repro.config.choices import (
     Reseed,
     Seeding,
     Stop,
+    Take,
 )
 from ddp_repro.config.commands import (
     CheckConfig,
@@ -33,9 +35,11 @@ from ddp_repro.config.launch import (
     RecordConfig,
     TrainConfig,
 )
+from ddp_repro.config.measuring import CostConfig, CostOptions, MetricConfig, SpreadConfig, SpreadOptions
 
 __all__ = [
     "Backend",
+    "Better",
     "BoundaryCapture",
     "CaptureConfig",
     "CaptureLevel",
@@ -43,12 +47,15 @@ __all__ = [
     "CheckpointConfig",
     "CompareConfig",
     "CompareRules",
+    "CostConfig",
+    "CostOptions",
     "DataConfig",
     "DdpConfig",
     "EpochGuard",
     "JudgeConfig",
     "KeptPart",
     "LauncherConfig",
+    "MetricConfig",
     "OutputConfig",
     "PageConfig",
     "Precision",
@@ -58,7 +65,10 @@ __all__ = [
     "ResumeOptions",
     "RetellConfig",
     "Seeding",
+    "SpreadConfig",
+    "SpreadOptions",
     "Stop",
+    "Take",
     "TrainConfig",
     "is_script",
     "load_record_config",

@@ -71,3 +71,18 @@ class Stop(Enum):
 
     clean = "clean"
     kill = "kill"
+
+
+class Better(Enum):
+    """Which way a metric is better."""
+
+    higher = "higher"
+    lower = "lower"
+
+
+class Take(Enum):
+    """Which of the values that a launch gave of its metric counts."""
+
+    last = "last"
+    max = "max"
+    min = "min"

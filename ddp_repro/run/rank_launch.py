@@ -127,7 +127,12 @@ def _train_and_tell(rank: _Rank, workload: Workload, recorder: Recorder) -> None
     recorder.step = course.step
     train(session, course, saving.after_step)
     metrics = {f"epoch {int(result['epoch'])}": result["metric"].hex() for result in course.history}
-    told = {"metric": metrics, "validation": course.history, "not_exact": list(course.not_exact)}
+    told = {
+        "metric": metrics,
+        "validation": course.history,
+        "better": workload.better,
+        "not_exact": list(course.not_exact),
+    }
     write_json(rank.folder.final(rank.place.rank), {**_final(session.model.module), **told})
 
 
