@@ -30,7 +30,7 @@ def sentence(spread: Spread, rules: SpreadRules) -> str:
 def _compared(paired: Paired, conclusion: Conclusion, rules: SpreadRules) -> str:
     found = paired.comparison
     show = shown(found.sd or abs(found.difference))
-    what = f"{'gain' if paired.gain > 0 else 'loss'} of {show(abs(paired.gain))}"
+    what = f"{'gain' if paired.gain > 0 else 'worsening'} of {show(abs(paired.gain))}"
     evidence = f"{counted(found.n, 'paired seed')}, p = {found.p_permutation:.2g}"
     if conclusion is Conclusion.IMPROVED:
         return f"the {what} is more than seeds explain: an improvement ({evidence})"

@@ -118,5 +118,5 @@ def _table(found: Spread, rules: SpreadRules) -> dict[str, Any]:
                     told(summary.mean_in, show),
                 ]
             )
-    head = ["", "seeds", "mean", "deviation", "range", f"mean within ({percent(rules.confidence)})"]
+    head = ["", "seeds", "mean", "deviation", "range", f"within ({percent(rules.confidence)})"]
     return {"head": head, "rows": rows}

@@ -1,5 +1,6 @@
 """Launches that differ by their seed alone: how the seed reaches a training, and which launch has which."""
 
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
@@ -56,8 +57,9 @@ def seeded(config: SpreadConfig, seed: int, folder: LaunchFolder) -> SpreadConfi
     if not is_script(config):
         return replace(config, seed=seed)
     launcher = replace(config.launcher, env=_filled(config.launcher.env, seed, folder))
+    workload = {**_filled(config.workload, seed, folder), "args": _arguments(config.workload, seed, folder)}
     own = seed if config.seeding is Seeding.inject else config.seed
-    return replace(config, seed=own, workload=_filled(config.workload, seed, folder), launcher=launcher)
+    return replace(config, seed=own, workload=workload, launcher=launcher)
 
 
 def _filled(options: dict[str, Any], seed: int, folder: LaunchFolder) -> dict[str, Any]:
@@ -65,6 +67,12 @@ def _filled(options: dict[str, Any], seed: int, folder: LaunchFolder) -> dict[st
         key: fill(value, seed=seed, folder=folder) if isinstance(value, str) else value
         for key, value in options.items()
     }
+
+
+def _arguments(options: dict[str, Any], seed: int, folder: LaunchFolder) -> str:
+    """Return a script's arguments with all put in; a folder with spaces in its name stays one argument."""
+    parts = shlex.split(options.get("args") or "")
+    return shlex.join(fill(part, seed=seed, folder=folder) for part in parts)
 
 
 def refuse_unreachable(config: RecordConfig) -> None:

@@ -113,4 +113,35 @@ def _differences(document: Document, percent: str) -> Dots | None:
     )
 
 
-_PLOTS: Final[dict[str, Callable[[Document], list[Dots]]]] = {"spread/1": _of_spread}
+def _of_cost(document: Document) -> list[Dots]:
+    percent = f"{document['confidence'] * 100:.4g} %"
+    by_arm: dict[str, dict[int, float]] = {}
+    for one in document["launches"]:
+        by_arm.setdefault(one["arm"], {})[one["repeat"]] = one["seconds"]
+    ratios = [_ratio(one, by_arm) for one in document["arms"] if one["ratio"] is not None]
+    times = [Given(label=arm, values=[one * 1e3 for one in found.values()]) for arm, found in by_arm.items()]
+    made = [
+        dots(
+            "How many times longer a step takes",
+            f"One dot a pair of launches; an interval ({percent}) that holds 1, the dashed line, shows no cost.",
+            ratios,
+            at=1.0,
+        ),
+        dots("Milliseconds a step", "One dot a launch: its median step.", times),
+    ]
+    return [one for one in made if one is not None]
+
+
+def _ratio(arm: Document, by_arm: Mapping[str, Mapping[int, float]]) -> Given:
+    own, other = by_arm[arm["arm"]], by_arm[arm["relative_to"]]
+    held = arm["ratio"]["within"]
+    beside = "" if arm["relative_to"] == "as it is" else f" beside {arm['relative_to']}"
+    return Given(
+        label=f"{arm['arm']}{beside}",
+        values=[own[repeat] / other[repeat] for repeat in own if repeat in other],
+        interval=(held["low"], held["high"]),
+        mean=arm["ratio"]["ratio"],
+    )
+
+
+_PLOTS: Final[dict[str, Callable[[Document], list[Dots]]]] = {"spread/1": _of_spread, "cost/1": _of_cost}
