@@ -5,8 +5,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from ddp_repro.judge.ratios import ENOUGH, Ratio, ratio_of
+from ddp_repro.judge.ratios import Ratio, ratio_of
 from ddp_repro.judge.spread import Caution
+from ddp_repro.judge.statistics import pairs_for
 from ddp_repro.judge.wording import counted
 
 FEWEST_STEPS: Final = 5
@@ -91,7 +92,9 @@ def judge_cost(
         lines=tuple(lines),
         noise=statistics.stdev(own) / statistics.fmean(own),
         problems=tuple(problems),
-        cautions=tuple(_cautions(len(whole), min(one.steps for found in kept.values() for one in found))),
+        cautions=tuple(
+            _cautions(len(whole), pairs_for(1 - confidence), min(one.steps for found in kept.values() for one in found))
+        ),
     )
 
 
@@ -109,17 +112,18 @@ def _line(name: str, relative_to: str, launches: Sequence[Timed], ratio: Ratio) 
     )
 
 
-def _cautions(repeats: int, steps: int) -> list[Caution]:
+def _cautions(repeats: int, enough: int, steps: int) -> list[Caution]:
     found = []
-    if repeats < ENOUGH:
+    if repeats < enough:
         found.append(
             Caution(
                 cause="few-launches",
                 message=(
                     f"with {counted(repeats, 'launch')} of each the interval covers too little: the largest and the "
-                    f"smallest ratio hold the true one between them in {1 - 2.0 ** (1 - repeats):.0%} of cases at most"
+                    f"smallest ratio hold the true one between them in {1 - 2.0 ** (1 - repeats):.0%} of cases at "
+                    "most, so no cost is told as shown"
                 ),
-                advice=f"Use cost.repeats={ENOUGH} or more.",
+                advice=f"Use cost.repeats={enough} or more.",
             )
         )
     if steps < _STEPS_WANTED:

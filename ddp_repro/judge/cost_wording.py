@@ -13,17 +13,17 @@ def sentence(cost: Cost, confidence: float) -> str:
         return f"nothing could be concluded: {next(iter(cost.problems), 'too few launches ended')}"
     first, second = cost.lines[0], cost.lines[1]
     assert second.ratio is not None
+    ratio, percent = second.ratio, f"{confidence * 100:.4g} %"
     times = f"{milliseconds(second.seconds)} against {milliseconds(first.seconds)} ms"
-    told = f"{told_ratio(second.ratio)} at {confidence * 100:.4g} %"
-    if not second.ratio.is_shown:
-        return (
-            f"what {second.arm} costs is not larger than the noise: a step takes {told} times as long as with "
-            f"{first.arm} ({times})"
-        )
-    share = abs(second.ratio.ratio - 1)
-    if second.ratio.ratio < 1:
-        return f"{second.arm} is faster by {share:.1%} of a step than {first.arm}: {told} ({times})"
-    return f"{second.arm} costs {share:.1%} of a step more than {first.arm}: {told} ({times})"
+    within = f"{ratio.within.low:.3f} to {ratio.within.high:.3f} at {percent}"
+    long = f"a step takes {ratio.ratio:.3f} times as long as with {first.arm} ({within}; {times})"
+    if ratio.pairs < ratio.enough:
+        return f"what {second.arm} costs cannot be told from noise with {ratio.pairs} launches of each: {long}"
+    if not ratio.is_shown:
+        return f"what {second.arm} costs is not larger than the noise: {long}"
+    if ratio.ratio < 1:
+        return f"{second.arm} costs nothing, it is faster by {1 - ratio.ratio:.1%}: {long}"
+    return f"{second.arm} costs {ratio.ratio - 1:.1%} of a step: {long}"
 
 
 def notes(cost: Cost, left_out: Sequence[str]) -> list[str]:
@@ -40,7 +40,7 @@ def notes(cost: Cost, left_out: Sequence[str]) -> list[str]:
         told.append(f"of {len(cost.lines) - 1} intervals one in twenty (at 95 %) leaves out the true ratio by chance")
     if left_out:
         told.append(f"{listed(left_out, at_most=8)} act on a GPU alone and were not timed: there is none here")
-    return [*told, *_memory(cost)]
+    return [*told, *_held_otherwise(cost), *_memory(cost)]
 
 
 def _switches(lines: Sequence[Line]) -> list[str]:
@@ -49,12 +49,14 @@ def _switches(lines: Sequence[Line]) -> list[str]:
     shown = [line for line in lines if line.ratio is not None and line.ratio.is_shown]
     if not shown:
         return ["no switch alone costs more than the noise"]
-    told = [f"{line.arm} {told_ratio(line.ratio)}{_beside(line)}" for line in shown if line.ratio is not None]
+    told = [f"{line.arm} {told_ratio(line.ratio)}" for line in shown if line.ratio is not None]
     return [f"of the switches alone, another ratio than 1 is shown for {listed(told, at_most=8)}"]
 
 
-def _beside(line: Line) -> str:
-    return f" (beside {line.relative_to})" if line.relative_to != "as it is" else ""
+def _held_otherwise(cost: Cost) -> list[str]:
+    first = cost.lines[0].arm if cost.lines else ""
+    others = [line for line in cost.lines if line.relative_to != first]
+    return [f"{line.arm} acts only with {line.relative_to}: it was timed with it, and is held to it" for line in others]
 
 
 def _memory(cost: Cost) -> list[str]:

@@ -8,26 +8,29 @@ from typing import Final
 import numpy as np
 from scipy import stats
 
-from ddp_repro.judge.statistics import Interval
+from ddp_repro.judge.statistics import Interval, pairs_for
 
-ENOUGH: Final = 6
-"""Pairs from which on the interval covers about what it says; with n it never does in more than 1 - 2**(1 - n)."""
 _RESAMPLES: Final = 9_999
 _SEED: Final = 20_240_229
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ratio:
-    """The geometric mean of ``pairs`` ratios, and the interval in which the true one lies."""
+    """The geometric mean of ``pairs`` ratios, and the interval in which the true one lies.
+
+    ``enough`` pairs are needed for an interval that covers about what it says: with n pairs it never does in more than
+    1 - 2**(1 - n) of cases.
+    """
 
     ratio: float
     within: Interval
     pairs: int
+    enough: int
 
     @property
     def is_shown(self) -> bool:
         """Tell whether it is another than 1 by this evidence."""
-        return not self.within.holds(1.0)
+        return self.pairs >= self.enough and not self.within.holds(1.0)
 
 
 def ratio_of(times: Sequence[float], reference: Sequence[float], confidence: float) -> Ratio:
@@ -39,7 +42,8 @@ def ratio_of(times: Sequence[float], reference: Sequence[float], confidence: flo
     """
     logs = np.log(np.asarray(times, np.float64) / np.asarray(reference, np.float64))
     mean = float(logs.mean())
-    return Ratio(ratio=math.exp(mean), within=_exp(_bootstrap(logs, confidence)), pairs=len(logs))
+    within = _exp(_bootstrap(logs, confidence))
+    return Ratio(ratio=math.exp(mean), within=within, pairs=len(logs), enough=pairs_for(1 - confidence))
 
 
 def _bootstrap(logs: "np.typing.NDArray[np.float64]", confidence: float) -> Interval:

@@ -43,7 +43,7 @@ def cost_document(cost: Cost, timed: Sequence[Timed], asked: CostAsked) -> dict[
         "findings": [caution_document(one) for one in cost.cautions],
         "notes": notes(cost, asked.left_out),
         "table": {
-            "head": ["", "ms a step", "ratio", "within", "beside", "peak MiB", *(_gpu_head(cost))],
+            "head": ["", "ms/step", "ratio", "within", "peak MiB", *(_gpu_head(cost))],
             "rows": [_row(line, has_gpu=bool(_gpu_head(cost))) for line in cost.lines],
         },
         "launch_head": ["launch", "arm", "turn", "ms a step", "steps", "peak MiB"],
@@ -74,7 +74,6 @@ def _row(line: Line, *, has_gpu: bool) -> list[str]:
         milliseconds(line.seconds),
         "1" if ratio is None else f"{ratio.ratio:.3f}",
         "" if ratio is None else f"{ratio.within.low:.3f} to {ratio.within.high:.3f}",
-        "" if ratio is None else line.relative_to,
         _memory(line.rss_bytes),
     ]
     return [*cells, _memory(line.gpu_bytes)] if has_gpu else cells

@@ -6,10 +6,11 @@ from typing import Any, Final
 
 from ddp_repro.config import CostConfig, is_script
 from ddp_repro.errors import ReproError
-from ddp_repro.run.determinism import Determinism, DeterministicAlgorithms, load_profile, wanted
+from ddp_repro.run.determinism import Determinism, load_profile, wanted
 from ddp_repro.run.variants import Variant
 
 OWN: Final = "as it is"
+_PROFILES: Final = ("prod", "debug", "survey", "leave")
 _ALGORITHMS: Final = "deterministic_algorithms"
 _FILL: Final = "fill_uninitialized_memory"
 _ON_GPU: Final = ("cudnn_deterministic", "cudnn_benchmark", "cudnn_tf32", "cublas_workspace")
@@ -31,37 +32,33 @@ def planned_arms(config: CostConfig, *, has_gpu: bool) -> tuple[list[Arm], list[
 
     Raises ReproError where there is no such profile.
     """
-    own, other = config.determinism, load_profile(config.cost.against)
+    against = config.cost.against
+    own, other = config.determinism, load_profile(against)
+    called = next((name for name in _PROFILES if load_profile(name) == own), OWN)
+    again = f"{against} again" if called == against else against
     arms = [
-        Arm(name=OWN, relative_to=OWN, determinism=own, overrides=()),
-        Arm(
-            name=config.cost.against,
-            relative_to=OWN,
-            determinism=other,
-            overrides=(f"determinism={config.cost.against}",),
-        ),
+        Arm(name=called, relative_to=called, determinism=own, overrides=()),
+        Arm(name=again, relative_to=called, determinism=other, overrides=(f"determinism={against}",)),
     ]
     before, after = wanted(own), wanted(other)
     differing = [name for name in after if before.get(name) != after[name]] if config.cost.switches else []
     left_out = [name for name in differing if name in _ON_GPU and not has_gpu]
     acting = [name for name in differing if name not in left_out]
-    return arms + [_alone(name, own, other, acting) for name in acting], left_out
+    return arms + [_alone(name, arms[0], other, acting) for name in acting], left_out
 
 
-def _alone(name: str, own: Determinism, other: Determinism, acting: Sequence[str]) -> Arm:
+def _alone(name: str, base: Arm, other: Determinism, acting: Sequence[str]) -> Arm:
     """Return the arm of one switch.
 
     Memory is filled only while algorithms are deterministic: with the switch for these, which is timed without it.
     """
+    own, relative_to = base.determinism, base.name
     moved: dict[str, Any] = {name: getattr(other, name)}
-    relative_to = OWN
     if name == _ALGORITHMS and own.fill_uninitialized_memory is None:
         moved[_FILL] = False  # PyTorch's default would fill
     if name == _FILL and _ALGORITHMS in acting:
         moved[_ALGORITHMS] = other.deterministic_algorithms
         relative_to = _ALGORITHMS
-    elif name == _FILL and own.deterministic_algorithms in (None, DeterministicAlgorithms.off):
-        moved[_ALGORITHMS] = own.deterministic_algorithms
     changed = replace(own, **moved)
     values = wanted(changed)
     return Arm(

@@ -19,7 +19,7 @@ def test_a_profile_against_itself_in_turns(tmp_path: Path) -> None:
     verdict = done.verdict
     assert verdict is not None
     assert verdict["schema"] == "cost/1"
-    assert [one["arm"] for one in verdict["launches"]] == ["as it is", "prod", "prod", "as it is"]
+    assert [one["arm"] for one in verdict["launches"]] == ["prod", "prod again", "prod again", "prod"]
     assert {one["steps"] for one in verdict["launches"]} == {10}
     ratio = verdict["arms"][1]["ratio"]
     assert 0.2 < ratio["within"]["low"] <= ratio["ratio"] <= ratio["within"]["high"] < 5
@@ -39,7 +39,7 @@ def test_every_switch_of_a_script_alone(tmp_path: Path) -> None:
     assert (done.code, done.last_line) == (0, "MEASURED"), done.stdout + done.stderr
     assert done.verdict is not None
     arms = [one["arm"] for one in done.verdict["arms"]]
-    assert arms[:3] == ["as it is", "debug", "deterministic_algorithms"]
+    assert arms[:3] == ["leave", "debug", "deterministic_algorithms"]
     assert [one["arm"] for one in done.verdict["launches"]] == [*arms, *reversed(arms)]
     assert {one["steps"] for one in done.verdict["launches"]} == {50}
     asked = json.loads((tmp_path / "run" / "run.json").read_text())["variants"]
@@ -51,7 +51,7 @@ def test_every_switch_of_a_script_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("steps", "how", "told"),
-    [(8, "well", "launch 0 took 8 steps"), (30, "fail --seed 2", "launch 0 (as it is) failed: rank 0")],
+    [(8, "well", "launch 0 took 8 steps"), (30, "fail --seed 2", "launch 0 (leave) failed: rank 0")],
 )
 def test_what_cannot_be_timed_is_told_as_soon_as_it_shows(tmp_path: Path, steps: int, how: str, told: str) -> None:
     args = f'workload.args="--steps {steps} --how {how}"'

@@ -11,11 +11,11 @@ from ddp_repro.judge.ratios import ratio_of
 from ddp_repro.run.arms import planned_arms, timed, turns, validate_cost
 from ddp_repro.run.determinism import DeterministicAlgorithms, load_profile
 
-ARMS = [("as it is", "as it is"), ("debug", "as it is"), ("switch", "as it is")]
+ARMS = [("prod", "prod"), ("debug", "prod"), ("switch", "prod")]
 
 
 def launches(**times: list[float]) -> list[Timed]:
-    named = {"own": "as it is"}
+    named = {"own": "prod"}
     return [
         Timed(launch=at, arm=named.get(arm, arm), repeat=at, seconds=one, steps=50, rss_bytes=(100 + at) << 20)
         for arm, found in times.items()
@@ -30,7 +30,7 @@ def test_a_cost_is_found_and_so_is_the_switch_that_costs_it() -> None:
         launches(own=own, debug=debug, switch=[one * 1.001**at for at, one in enumerate(own)]), ARMS, 0.95, []
     )
     told = sentence(cost, 0.95)
-    assert told.startswith("debug costs 20.6% of a step more than as it is: 1.206 (1.20")
+    assert told.startswith("debug costs 20.6% of a step: a step takes 1.206 times as long as with prod (1.20")
     assert "12.1 against 10.1 ms" in told
     ratio = cost.lines[2].ratio
     assert ratio is not None
@@ -52,8 +52,14 @@ def test_what_is_not_larger_than_the_noise_is_not_told_as_a_cost() -> None:
 
 
 def test_something_that_is_faster_is_told_so() -> None:
-    cost = judge_cost(launches(own=[2.0, 2.1, 2.0], debug=[1.0, 1.05, 1.01], switch=[2.0] * 3), ARMS, 0.95, [])
-    assert "debug is faster by" in sentence(cost, 0.95)
+    cost = judge_cost(launches(own=[2.0, 2.1, 2.0] * 2, debug=[1.0, 1.05, 1.01] * 2, switch=[2.0] * 6), ARMS, 0.95, [])
+    assert "debug costs nothing, it is faster by" in sentence(cost, 0.95)
+    assert cost.cautions == ()
+
+
+def test_three_launches_of_each_show_no_cost_however_large() -> None:
+    cost = judge_cost(launches(own=[2.0, 2.1, 2.0], debug=[4.0, 4.05, 4.01], switch=[2.0] * 3), ARMS, 0.95, [])
+    assert "debug costs cannot be told from noise with 3 launches of each" in sentence(cost, 0.95)
     assert [one.cause for one in cost.cautions] == ["few-launches"]
     assert "75% of cases at most" in cost.cautions[0].message
 
@@ -92,7 +98,7 @@ def config(**options: object) -> CostConfig:
 def test_each_switch_is_moved_alone_and_filling_memory_with_what_it_needs() -> None:
     arms, left_out = planned_arms(config(), has_gpu=False)
     assert [arm.name for arm in arms] == [
-        "as it is", "debug", "deterministic_algorithms", "fill_uninitialized_memory", "inductor_deterministic",
+        "prod", "debug", "deterministic_algorithms", "fill_uninitialized_memory", "inductor_deterministic",
         "float32_matmul_precision",
     ]  # fmt: skip
     assert left_out == ["cudnn_deterministic", "cudnn_benchmark", "cudnn_tf32", "cublas_workspace"]
@@ -105,8 +111,11 @@ def test_each_switch_is_moved_alone_and_filling_memory_with_what_it_needs() -> N
     assert filled.determinism.deterministic_algorithms is DeterministicAlgorithms.error
     assert by_name["inductor_deterministic"].determinism.deterministic_algorithms is DeterministicAlgorithms.off
     assert len(planned_arms(config(), has_gpu=True)[0]) == len(arms) + len(left_out)
-    assert [arm.name for arm in planned_arms(config(switches=False), has_gpu=True)[0]] == ["as it is", "debug"]
-    assert [arm.name for arm in planned_arms(config(against="prod"), has_gpu=True)[0]] == ["as it is", "prod"]
+    assert [arm.name for arm in planned_arms(config(switches=False), has_gpu=True)[0]] == ["prod", "debug"]
+    own = config(switches=False)
+    own.determinism.cudnn_benchmark = False
+    assert [arm.name for arm in planned_arms(own, has_gpu=True)[0]] == ["as it is", "debug"]
+    assert [arm.name for arm in planned_arms(config(against="prod"), has_gpu=True)[0]] == ["prod", "prod again"]
 
 
 def test_a_script_left_as_it_is_is_filled_by_torchs_default_and_so_timed_without() -> None:
@@ -119,7 +128,7 @@ def test_a_script_left_as_it_is_is_filled_by_torchs_default_and_so_timed_without
 def test_arms_take_turns_forwards_and_backwards() -> None:
     arms, _ = planned_arms(config(switches=False), has_gpu=False)
     made = turns(arms, 3)
-    assert [turn.arm.name for turn in made] == ["as it is", "debug", "debug", "as it is", "as it is", "debug"]
+    assert [turn.arm.name for turn in made] == ["prod", "debug", "debug", "prod", "prod", "debug"]
     assert [(turn.launch, turn.repeat) for turn in made] == [(0, 0), (1, 0), (2, 1), (3, 1), (4, 2), (5, 2)]
 
 

@@ -135,9 +135,8 @@ def _of_cost(document: Document) -> list[Dots]:
 def _ratio(arm: Document, by_arm: Mapping[str, Mapping[int, float]]) -> Given:
     own, other = by_arm[arm["arm"]], by_arm[arm["relative_to"]]
     held = arm["ratio"]["within"]
-    beside = "" if arm["relative_to"] == "as it is" else f" beside {arm['relative_to']}"
     return Given(
-        label=f"{arm['arm']}{beside}",
+        label=arm["arm"],
         values=[own[repeat] / other[repeat] for repeat in own if repeat in other],
         interval=(held["low"], held["high"]),
         mean=arm["ratio"]["ratio"],
