@@ -15,7 +15,7 @@ from ddp_repro.config import CostConfig
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.judge.cost import FEWEST_STEPS, Cost, Timed, judge_cost, launch_timed
 from ddp_repro.judge.spread import Caution
-from ddp_repro.measured import tell_measured
+from ddp_repro.measured import identity_told, tell_measured
 from ddp_repro.report.cost_document import CostAsked, cost_document
 from ddp_repro.report.progress import Progress
 from ddp_repro.run.arms import Turn, planned_arms, timed, turns, validate_cost
@@ -40,7 +40,13 @@ def cost(config: CostConfig, invocation: Invocation) -> ExitCode:
     plan = Plan(folder=folder, config=config, variants=[timed(config, turn) for turn in planned])
     problems = _launch(plan, invocation, watch)
     found = judge_cost(watch.timed, [(arm.name, arm.relative_to) for arm in arms], config.cost.confidence, problems)
-    asked = CostAsked(run=folder, command=invocation.text, confidence=config.cost.confidence, left_out=left_out)
+    asked = CostAsked(
+        run=folder,
+        command=invocation.text,
+        confidence=config.cost.confidence,
+        left_out=left_out,
+        identity=identity_told(folder),
+    )
     return tell_measured(cost_document(_with_load(found, load), watch.timed, asked), folder, config.report)
 
 

@@ -10,7 +10,7 @@ from ddp_repro.report.html.measured import write_measured_page
 from ddp_repro.report.html.opening import open_page
 from ddp_repro.report.measured import print_measured
 from ddp_repro.run.driver import Interrupted
-from ddp_repro.trace.document import write_json
+from ddp_repro.trace.document import read_json, write_json
 from ddp_repro.trace.layout import RunFolder
 
 _log = logging.getLogger(__name__)
@@ -24,6 +24,11 @@ def tell_measured(document: Mapping[str, Any], run: RunFolder, page: PageConfig)
     if page.open and written == run.report.name:
         open_page(run.report)
     return ExitCode(document["exit_code"])
+
+
+def identity_told(run: RunFolder) -> str:
+    """Return the digest of the first launch's identity; empty where no launch came so far."""
+    return str(read_json(run.identity).get("digest", "")) if run.identity.is_file() else ""
 
 
 def _page(run: RunFolder, document: Mapping[str, Any]) -> str:

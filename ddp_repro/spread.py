@@ -16,7 +16,7 @@ from ddp_repro.judge.baseline import Baseline, differing, flat, read_baseline, w
 from ddp_repro.judge.seed_reach import cautions_of, problems_of
 from ddp_repro.judge.spread import Conclusion, SpreadRules, judge_spread
 from ddp_repro.judge.spread import Trial as Judged
-from ddp_repro.measured import tell_measured
+from ddp_repro.measured import identity_told, tell_measured
 from ddp_repro.report.progress import Progress
 from ddp_repro.report.spread_document import Asked, spread_document
 from ddp_repro.run.driver import Interrupted, Invocation
@@ -44,6 +44,7 @@ def spread(config: SpreadConfig, invocation: Invocation) -> ExitCode:
     watch = _Watch(config=config, trials=trials, metric=Metric(config.metric, config))
     plan = Plan(folder=folder, config=config, variants=[trial.variant(config.candidate) for trial in trials])
     problems = _launch(plan, invocation, watch)
+    is_whole = not problems
     now = _as_baseline(config, watch, folder, invocation)
     notes: list[str] = []
     if kept is not None and watch.judged:
@@ -56,11 +57,17 @@ def spread(config: SpreadConfig, invocation: Invocation) -> ExitCode:
         baseline=None if kept is None else kept.values,
         expects_candidate=candidate is not None,
     )
-    problems += problems_of(watch.judged, rules)
-    found = judge_spread(watch.judged, rules, problems, cautions_of(watch.judged, rules))
+    cautions = cautions_of(watch.judged, rules) if is_whole else []
+    found = judge_spread(watch.judged, rules, [*problems, *problems_of(watch.judged, rules)], cautions)
     if found.conclusion is Conclusion.MEASURED:
         write_baseline(folder.baseline, now)
-    asked = Asked(run=folder, command=invocation.text, metric=watch.metric.title, candidate=tuple(config.candidate))
+    asked = Asked(
+        run=folder,
+        command=invocation.text,
+        metric=watch.metric.title,
+        candidate=tuple(config.candidate),
+        identity=identity_told(folder),
+    )
     return tell_measured(spread_document(found, watch.judged, rules, asked, notes), folder, config.report)
 
 

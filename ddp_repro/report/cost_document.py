@@ -14,12 +14,13 @@ SCHEMA: Final = "cost/1"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CostAsked:
-    """What was asked: the run's folder, the command, the confidence, and the switches that were not timed."""
+    """What was asked: the run's folder, the command, the confidence; which switches were not timed, and on what."""
 
     run: RunFolder
     command: str
     confidence: float
     left_out: Sequence[str]
+    identity: str
 
 
 def cost_document(cost: Cost, timed: Sequence[Timed], asked: CostAsked) -> dict[str, Any]:
@@ -35,6 +36,7 @@ def cost_document(cost: Cost, timed: Sequence[Timed], asked: CostAsked) -> dict[
         "command": asked.command,
         "level": "statistical",
         "folder": str(asked.run.path),
+        "identity": {"digest": asked.identity},
         "confidence": asked.confidence,
         "arms": [_arm(line) for line in cost.lines],
         "noise": cost.noise,

@@ -10,6 +10,7 @@ from ddp_repro.report.screen import LABEL_WIDTH, Line, Paragraph, fitted, printa
 
 _LINES: Final = 22
 _NARROWEST: Final = 40
+_BELOW: Final = 7  # lines that a table leaves for what is told below it
 _STYLES: Final = {0: "bold green", 1: "bold red", 2: "bold yellow"}
 
 
@@ -32,9 +33,8 @@ def measured_lines(document: Mapping[str, Any], page: str, *, width: int, height
     style = _STYLES[document["exit_code"]]
     fixed = [
         Paragraph(label="verdict", text=f"{document['verdict']}: {document['meaning']}", style=style),
-        Paragraph(label="", text=document["sentence"], at_most=5),
+        _said(document),
     ]
-    table = _aligned(document["table"], width - LABEL_WIDTH)
     files = f"{document['folder']}/verdict.json{f' and {page}' if page else ''}, launches beside it"
     lists = [
         [Paragraph(label="problem", text=text) for text in document["problems"][1:]],
@@ -45,8 +45,19 @@ def measured_lines(document: Mapping[str, Any], page: str, *, width: int, height
         [Paragraph(label="note", text=note) for note in document["notes"]],
     ]
     top = fitted(fixed, [], width, height)
-    rest = fitted([Paragraph(label="files", text=files, at_most=3)], lists, width, height - len(top) - len(table))
-    return [*top, *table, *rest]
+    table = _cut(_aligned(document["table"], width - LABEL_WIDTH), height - len(top) - _BELOW)
+    rest = fitted(
+        [Paragraph(label="files", text=files, at_most=3)],
+        [one for one in lists if one],
+        width,
+        height - len(top) - len(table),
+    )
+
+
+def _said(document: Mapping[str, Any]) -> Paragraph:
+    if document["problems"]:
+        return Paragraph(label="problem", text=document["problems"][0], at_most=5)
+    return Paragraph(label="", text=document["sentence"], at_most=5)
 
 
 def _aligned(table: Mapping[str, Any], room: int) -> list[Line]:
@@ -56,20 +67,28 @@ def _aligned(table: Mapping[str, Any], room: int) -> list[Line]:
     if not rows:
         return []
     widths = [max(len(row[at]) for row in (head, *rows)) for at in range(len(head))]
-    if sum(widths) + 2 * (len(widths) - 1) > room:
+    gap = next((size for size in (2, 1) if sum(widths) + size * (len(widths) - 1) <= room), 0)
+    if not gap:
         pairs = [", ".join(f"{name} {cell}" for name, cell in zip(head[1:], row[1:], strict=True)) for row in rows]
         named = [Paragraph(label=row[0][: LABEL_WIDTH - 1], text=text) for row, text in zip(rows, pairs, strict=True)]
         return fitted(named, [], room + LABEL_WIDTH, len(rows) * 4)
     return [
         Line(
             label="",
-            text="  ".join(
+            text=(" " * gap).join(
                 cell.ljust(width) if at == 0 else cell.rjust(width)
                 for at, (cell, width) in enumerate(zip(row, widths, strict=True))
             ),
         )
         for row in (head, *rows)
     ]
+
+
+def _cut(lines: list[Line], room: int) -> list[Line]:
+    if len(lines) <= max(room, 2):
+        return lines
+    kept = lines[: max(room - 1, 1)]
+    return [*kept, Line(label="", text=f"{len(lines) - len(kept)} more lines of this table in report.html")]
 
 
 def _print(console: Console, text: str, style: str) -> None:

@@ -23,12 +23,13 @@ MEANING: Final = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Asked:
-    """What was asked: the run's folder, the command, the metric in words, the candidate's overrides."""
+    """What was asked: the run's folder, the command, the metric in words, the candidate's overrides; and on what."""
 
     run: RunFolder
     command: str
     metric: str
     candidate: Sequence[str]
+    identity: str
 
 
 def spread_document(
@@ -45,6 +46,7 @@ def spread_document(
         "command": asked.command,
         "level": "statistical",
         "folder": str(asked.run.path),
+        "identity": {"digest": asked.identity},
         "metric": {"name": asked.metric, "better": rules.better},
         "confidence": rules.confidence,
         "power": rules.power,
