@@ -46,12 +46,8 @@ def measured_lines(document: Mapping[str, Any], page: str, *, width: int, height
     ]
     top = fitted(fixed, [], width, height)
     table = _cut(_aligned(document["table"], width - LABEL_WIDTH), height - len(top) - _BELOW)
-    rest = fitted(
-        [Paragraph(label="files", text=files, at_most=3)],
-        [one for one in lists if one],
-        width,
-        height - len(top) - len(table),
-    )
+    where = [Paragraph(label="files", text=files, at_most=3)]
+    return [*top, *table, *fitted(where, [one for one in lists if one], width, height - len(top) - len(table))]
 
 
 def _said(document: Mapping[str, Any]) -> Paragraph:
