@@ -6,7 +6,7 @@ if __name__ == "__main__":  # before the other imports: a crash in one of them m
     enter("spread")
 
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from ddp_repro.cli import Command, run_command
@@ -38,18 +38,14 @@ def spread(config: SpreadConfig, invocation: Invocation) -> ExitCode:
         if one is not None:
             validate_launch(one)
     validate_spread(config, candidate)
-    kept = read_baseline(Path(config.spread.baseline)) if config.spread.baseline else None
+    kept = _kept(config)
     folder = place_run(config.output)
     trials = planned_trials(config, candidate, folder)
     watch = _Watch(config=config, trials=trials, metric=Metric(config.metric, config))
     plan = Plan(folder=folder, config=config, variants=[trial.variant(config.candidate) for trial in trials])
     problems = _launch(plan, invocation, watch)
-    is_whole = not problems
     now = _as_baseline(config, watch, folder, invocation)
-    notes: list[str] = []
-    if kept is not None and watch.judged:
-        barred, notes = differing(kept, now, config.compare.allow)
-        problems += barred
+    barred, notes = ([], []) if kept is None or problems else differing(kept, now, config.compare.allow)
     rules = SpreadRules(
         confidence=config.spread.confidence,
         power=config.spread.power,
@@ -57,8 +53,9 @@ def spread(config: SpreadConfig, invocation: Invocation) -> ExitCode:
         baseline=None if kept is None else kept.values,
         expects_candidate=candidate is not None,
     )
-    cautions = cautions_of(watch.judged, rules) if is_whole else []
-    found = judge_spread(watch.judged, rules, [*problems, *problems_of(watch.judged, rules)], cautions)
+    cautions = [] if problems else cautions_of(watch.judged, rules)
+    problems += [*barred, *problems_of(watch.judged, rules)]
+    found = judge_spread(watch.judged, rules, problems, cautions)
     if found.conclusion is Conclusion.MEASURED:
         write_baseline(folder.baseline, now)
     asked = Asked(
@@ -69,6 +66,20 @@ def spread(config: SpreadConfig, invocation: Invocation) -> ExitCode:
         identity=identity_told(folder),
     )
     return tell_measured(spread_document(found, watch.judged, rules, asked, notes), folder, config.report)
+
+
+def _kept(config: SpreadConfig) -> Baseline | None:
+    """Return the baseline that is named; raise ReproError where this run could not be held to it."""
+    if not config.spread.baseline:
+        return None
+    kept = read_baseline(Path(config.spread.baseline))
+    now = replace(kept, settings=_settings(config), metric=Metric(config.metric, config).title)
+    data = {name for name in kept.settings if name.split(".")[0] == "data_identity"}  # known once launched
+    known = replace(kept, settings={name: value for name, value in kept.settings.items() if name not in data})
+    barred, _ = differing(known, now, config.compare.allow)
+    if barred:
+        raise ReproError(f"{barred[0]}.", hint="Measure a baseline as this run is, or have it run as the baseline was.")
+    return kept
 
 
 def _launch(plan: Plan, invocation: Invocation, watch: "_Watch") -> list[str]:
@@ -136,16 +147,19 @@ def _as_baseline(config: SpreadConfig, watch: _Watch, folder: RunFolder, invocat
     first = {trial.seed: trial.value for trial in reversed(watch.judged) if trial.arm == "A"}
     seeds = [seed for seed in config.seeds if seed in first]
     identity = read_json(folder.identity) if folder.identity.is_file() else {}
-    settings = {key: value for key, value in semantic(config).items() if key != "seed"}
     stack = {group: identity.get(group, {}) for group in ("software", "hardware", "environment")}
     return Baseline(
         metric=watch.metric.title,
         seeds=seeds,
         values=[first[seed] for seed in seeds],
-        settings=flat({**settings, "data": identity.get("experiment", {}).get("data")}),
+        settings={**_settings(config), **flat({"data_identity": identity.get("experiment", {}).get("data")})},
         stack=flat(stack),
         command=invocation.text,
     )
+
+
+def _settings(config: SpreadConfig) -> dict[str, object]:
+    return flat({key: value for key, value in semantic(config).items() if key != "seed"})
 
 
 def main() -> None:

@@ -8,7 +8,7 @@ from ddp_repro.run.metric import validate_metric
 from ddp_repro.run.trials import refuse_unreachable
 
 _MOST: Final = 1_000
-_SHARED: Final = ("seeds", "metric", "spread", "output", "compare", "report", "candidate", "seeding")
+_SHARED: Final = ("seed", "seeds", "metric", "spread", "output", "compare", "report", "candidate", "seeding")
 
 
 def validate_spread(config: SpreadConfig, candidate: SpreadConfig | None) -> None:
