@@ -1,11 +1,14 @@
 """The schema of every command's configuration; Hydra fills it, ranks read it back from ``config.yaml``."""
 
+from ddp_repro.config.bisecting import BisectConfig, BisectOptions, Factor, SearchStrategy, read_factor
 from ddp_repro.config.choices import (
     Backend,
     BoundaryCapture,
     CaptureLevel,
     EpochGuard,
+    Hook,
     KeptPart,
+    OptimizerForm,
     Precision,
     Reseed,
     Seeding,
@@ -36,6 +39,8 @@ from ddp_repro.config.launch import (
 
 __all__ = [
     "Backend",
+    "BisectConfig",
+    "BisectOptions",
     "BoundaryCapture",
     "CaptureConfig",
     "CaptureLevel",
@@ -46,9 +51,12 @@ __all__ = [
     "DataConfig",
     "DdpConfig",
     "EpochGuard",
+    "Factor",
+    "Hook",
     "JudgeConfig",
     "KeptPart",
     "LauncherConfig",
+    "OptimizerForm",
     "OutputConfig",
     "PageConfig",
     "Precision",
@@ -57,11 +65,13 @@ __all__ = [
     "ResumeConfig",
     "ResumeOptions",
     "RetellConfig",
+    "SearchStrategy",
     "Seeding",
     "Stop",
     "TrainConfig",
     "is_script",
     "load_record_config",
+    "read_factor",
     "save_config",
     "semantic",
 ]

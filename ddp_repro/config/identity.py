@@ -10,6 +10,7 @@ from ddp_repro.workload.script import read_script
 
 OPERATIONAL = (
     "output", "launches", "twins", "second_look", "compare", "judge", "report", "checkpoint", "resume",
+    "bisect",
     "capture.boundary", "capture.boundary_at", "capture.keep", "capture.keep_mb", "launcher.timeout_s",
     "launcher.grace_s",
 )  # fmt: skip

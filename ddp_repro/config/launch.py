@@ -8,7 +8,9 @@ from ddp_repro.config.choices import (
     BoundaryCapture,
     CaptureLevel,
     EpochGuard,
+    Hook,
     KeptPart,
+    OptimizerForm,
     Precision,
     Reseed,
     Seeding,
@@ -68,7 +70,8 @@ class DataConfig:
 class TrainConfig:
     """The training loop; ``max_steps`` counts optimizer steps and ends the run in mid-epoch.
 
-    With ``grad_scaler`` the loss is scaled by ``torch.amp.GradScaler``.
+    With ``grad_scaler`` the loss is scaled by ``torch.amp.GradScaler``, with ``compile`` the model is compiled.
+    ``optimizer`` is the form of the optimizer's step; None leaves it as the workload has it.
     """
 
     epochs: int = 2
@@ -76,6 +79,8 @@ class TrainConfig:
     accumulate: int = 1
     precision: Precision = Precision.fp32
     grad_scaler: bool = False
+    compile: bool = False
+    optimizer: OptimizerForm | None = None
     evaluate: bool = True
 
 
@@ -88,6 +93,7 @@ class DdpConfig:
     find_unused_parameters: bool = False
     gradient_as_bucket_view: bool = False
     static_graph: bool = False
+    hook: Hook | None = None
 
 
 @dataclass(kw_only=True)

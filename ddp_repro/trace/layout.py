@@ -97,6 +97,14 @@ class RunFolder:
         """Return the further looks that are there."""
         return [RunFolder(path) for path in sorted(self.path.glob("second-look-[0-9]*")) if path.is_dir()]
 
+    def outcome(self, number: int) -> "RunFolder":
+        """Return the folder of the ``number``-th outcome (from 0) of a search for what makes launches diverge."""
+        return RunFolder(self.path / f"outcome-{number}")
+
+    def parts(self) -> "list[RunFolder]":
+        """Return the folders of further launches that are there: looks, and outcomes of a search."""
+        return [*self.looks(), *(RunFolder(path) for path in sorted(self.path.glob("outcome-[0-9]*")) if path.is_dir())]
+
     def launch(self, index: int) -> LaunchFolder:
         """Return the folder of launch ``index`` (from 0)."""
         return LaunchFolder(self.path / f"launch-{index}")

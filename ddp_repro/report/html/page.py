@@ -44,7 +44,7 @@ def page(verdict: Mapping[str, Any], identity: Mapping[str, Any], source: Source
     traced = traced_of(verdict, source)
     script = Markup(_template("page.js"))  # noqa: S704  the package's own file
     return (
-        _environment()
+        environment()
         .get_template("page.html.j2")
         .render(
             verdict=verdict,
@@ -66,14 +66,15 @@ def page(verdict: Mapping[str, Any], identity: Mapping[str, Any], source: Source
             surfaces=SURFACES,
             equal=EQUAL,
             called=CALLED,
-            style=Markup(_template("page.css")),  # noqa: S704  the package's own file
+            style=stylesheet(),
             script=script,
             script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
     )
 
 
-def _environment() -> Environment:
+def environment() -> Environment:
+    """Return what templates are rendered in; every text that a template shows is escaped."""
     made = Environment(
         loader=PackageLoader("ddp_repro.report.html"),
         autoescape=True,
@@ -85,6 +86,11 @@ def _environment() -> Environment:
     made.filters["numbered"] = lambda numbers, noun: numbered(noun, numbers)
     made.filters["as_value"] = lambda value: cut(in_json(value), _VALUE)
     return made
+
+
+def stylesheet() -> Markup:
+    """Return the style of every page."""
+    return Markup(_template("page.css"))  # noqa: S704  the package's own file
 
 
 def _shown(value: Any) -> Any:
