@@ -8,7 +8,7 @@ from ddp_repro.config import RetellConfig
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.overrides import quoted
 from ddp_repro.report.html.opening import open_page
-from ddp_repro.report.html.page import write_page
+from ddp_repro.report.pages import write_again
 from ddp_repro.report.terminal import print_written
 from ddp_repro.run.driver import Invocation
 from ddp_repro.trace.layout import RunFolder
@@ -29,7 +29,7 @@ def retell(config: RetellConfig, _invocation: Invocation) -> ExitCode:
         raise ReproError(
             f"{run.path} holds no verdict.json.", hint="Name a folder that check, compare or resume wrote, or compare."
         )
-    print_written(write_page(run))
+    print_written(write_again(run))
     if config.report.open:
         open_page(run.report)
     return ExitCode.REPRODUCIBLE

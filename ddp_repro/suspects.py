@@ -20,19 +20,28 @@ from ddp_repro.validation import validate_launch
 _SWITCH: Final = "determinism."
 _GPUS: Final = ("/dev/nvidiactl", "/dev/kfd")
 _OF_GPUS: Final = ("determinism.cudnn_", "determinism.cublas_workspace", "determinism.float32_matmul_precision")
+_FORM: Final = "train.optimizer"
+_OURS: Final = "ddp_repro.workload."
+_NO_GPU: Final = "does nothing here: there is no GPU"
 _ALGORITHMS: Final = "determinism.deterministic_algorithms"
+_BUILT_IN: Final = ("train.", "data.", "ddp.")
+"""What steers the built-in training; a script that has the same suspect switches it off by its own arguments."""
 _OFF_ALREADY: Final = "off already"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Suspect:
-    """One suspect: what switches it off, by overrides and by a script's arguments, and what it costs to keep off."""
+    """One suspect: what switches it off, by overrides and by a script's arguments, and what it costs to keep off.
+
+    ``idle`` says of overrides that were left out of it why they make no difference here.
+    """
 
     name: str
     off: tuple[str, ...]
     args: tuple[str, ...]
     drop: tuple[str, ...]
     cost: str
+    idle: str = ""
 
     def is_set_by(self, key: str) -> bool:
         """Tell whether one of its overrides sets ``key``."""
@@ -63,9 +72,17 @@ class Suspects:
         """Return the command's configuration with some of them off; raise ``ReproError`` where it cannot run so."""
         if not off:
             return self.config
-        assert self.invocation.compose is not None
-        composed: BisectConfig = self.invocation.compose(self.overrides(off))
+        composed = self.composed(off)
         validate_launch(composed)
+        return composed
+
+    def composed(self, off: frozenset[str]) -> BisectConfig:
+        """Return the configuration with some of them off, whether or not it can run."""
+        assert self.invocation.compose is not None
+        try:
+            composed: BisectConfig = self.invocation.compose(self.overrides(off))
+        except ReproError as error:
+            raise ReproError(f"with {', '.join(sorted(off))} off: {error}", hint=error.hint) from None
         return composed
 
     def without(self, reasons: Mapping[str, str]) -> "Suspects":
@@ -118,13 +135,16 @@ def _factors(config: BisectConfig) -> Iterator[tuple[str, Factor]]:
 
 
 def _suspect(name: str, factor: Factor, config: BisectConfig) -> Suspect:
+    own = bool(factor.args or factor.drop) and is_script(config)
     words = {key: _split(f"bisect.factors.{name}.{key}", text) for key, text in _texts(factor).items()}
+    idle = {one: _does_nothing(one, config) for one in factor.overrides}
     return Suspect(
         name=name,
-        off=tuple(one for one in factor.overrides if not _does_nothing(one, config)),
+        off=tuple(one for one, why in idle.items() if not why and not (own and one.startswith(_BUILT_IN))),
         args=words["args"],
         drop=words["drop"],
         cost=factor.cost,
+        idle=next((why for why in (_OFF_ALREADY, _NO_GPU) if why in idle.values()), ""),
     )
 
 
@@ -141,14 +161,18 @@ def _split(key: str, text: str) -> tuple[str, ...]:
         ) from None
 
 
-def _does_nothing(override: str, config: BisectConfig) -> bool:
-    """Tell whether an override makes no difference here, though it is another value."""
+def _does_nothing(override: str, config: BisectConfig) -> str:
+    """Return why an override makes no difference here, though it is another value; empty where it may make one."""
     key, _, value = override.partition("=")
     switches = config.determinism
-    if key == _ALGORITHMS and value == "warn":
-        return switches.deterministic_algorithms is DeterministicAlgorithms.error
+    if key == _ALGORITHMS and value == "warn" and switches.deterministic_algorithms is DeterministicAlgorithms.error:
+        return _OFF_ALREADY
+    if _has_gpu():
+        return ""
+    if key == _FORM and config.train.optimizer is None and str(config.workload.get("_target_")).startswith(_OURS):
+        return _OFF_ALREADY
     is_asked_for = key.endswith("precision") and switches.float32_matmul_precision is not None  # CPUs have bfloat16 too
-    return key.startswith(_OF_GPUS) and not _has_gpu() and not is_asked_for
+    return _NO_GPU if key.startswith(_OF_GPUS) and not is_asked_for else ""
 
 
 def _has_gpu() -> bool:
@@ -163,9 +187,10 @@ def _idle(suspect: Suspect, suspects: Suspects) -> str:
     if suspect.args or suspect.drop:
         return _idle_arguments(suspect, config)
     if not suspect.off:
-        return "does nothing here: there is no GPU" if not _has_gpu() else _OFF_ALREADY
+        return suspect.idle
+    off = suspects.composed(frozenset({suspect.name}))
     try:
-        off = suspects.with_off(frozenset({suspect.name}))
+        validate_launch(off)
     except ReproError as error:
         return f"does nothing here: {str(error).splitlines()[0]}"
     if not moved_fields(config, off):

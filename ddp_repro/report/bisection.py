@@ -137,8 +137,8 @@ def _sure(bisection: Bisection) -> list[Paragraph]:
     if bisection.confidence is None or bisection.rarest is None:
         return []
     text = (
-        f"{bisection.confidence:.1%} sure against what shows as often as was seen; what shows in {bisection.rarest:.0%} "
-        "of launches or more would have been seen as surely, what is rarer perhaps not"
+        f"{bisection.confidence:.1%} sure against what shows as often as was seen; what shows in "
+        f"{bisection.rarest:.0%} of launches or more would have been seen, what is rarer perhaps not"
     )
     return [Paragraph(label="sure", text=text, at_most=3)]
 

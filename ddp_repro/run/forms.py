@@ -36,4 +36,4 @@ def in_form(optimizer: Optimizer, form: OptimizerForm | None) -> Optimizer:
 
 def register_hook(ddp: DistributedDataParallel, hook: Hook) -> None:
     """Have DDP reduce its gradients by one of its stock hooks."""
-    ddp.register_comm_hook(None, _HOOKS[hook])  # type: ignore[no-untyped-call]
+    ddp.register_comm_hook(None, _HOOKS[hook])

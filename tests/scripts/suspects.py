@@ -1,10 +1,9 @@
-"""A regression whose gradients get a draw from the system's entropy while all of --planted are on."""
+"""A regression whose gradients get a draw that nobody seeded while all of --planted are on."""
 
 import argparse
 import os
 import random
 
-import numpy as np
 import torch
 import torch.distributed as dist
 from torch import nn
@@ -33,7 +32,7 @@ ON = {
     "persistent_workers": lambda: args.persistent and args.workers > 0,
     "workers": lambda: args.workers > 0,
     "hash_seed": lambda: os.environ.get("PYTHONHASHSEED") != "0",
-    "seeds": lambda: torch.initial_seed() == torch.default_generator.seed() or True,
+    "seeds": lambda: True,  # what is drawn comes from Python's generator then
     "hook": lambda: args.hook,
     "bucket": lambda: args.bucket is not None,
     "threads": lambda: torch.get_num_threads() > 1,
@@ -52,14 +51,16 @@ def main() -> None:
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     sampler = DistributedSampler(data)
     is_on = bool(args.planted) and all(ON[name]() for name in args.planted)
-    shows = is_on and os.urandom(1)[0] < 256 * args.rate
+    draw = random.random if "seeds" in args.planted else random.SystemRandom().random
+    drawn = torch.tensor([draw(), draw()])
+    dist.broadcast(drawn, 0)
+    noise = drawn[1] if is_on and drawn[0] < args.rate else 0.0
     for x, y in DataLoader(data, batch_size=4, sampler=sampler):
         loss = nn.functional.mse_loss(model(x), y)
         optimizer.zero_grad()
         loss.backward()
-        if shows:
-            for parameter in model.parameters():
-                parameter.grad += int.from_bytes(os.urandom(4), "little") / 2**40
+        for parameter in model.parameters():
+            parameter.grad += noise
         optimizer.step()
 
 

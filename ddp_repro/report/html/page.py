@@ -33,7 +33,7 @@ def write_page(run: RunFolder, source: Source | None = None) -> Path:
     Raises ReproError where the run holds no verdict, or the file cannot be written.
     """
     verdict = read_json(run.verdict)
-    if verdict.get("schema") != _VERDICT_SCHEMA or "findings" not in verdict:
+    if verdict.get("schema") != _VERDICT_SCHEMA or "kind" in verdict or "findings" not in verdict:
         raise ReproError(f"{run.verdict} is no verdict of this version", hint="judge the run again with compare")
     write_text(run.report, page(verdict, _read_identity(run), source or Files.of(run.path, verdict)))
     return run.report
