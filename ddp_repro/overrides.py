@@ -6,7 +6,7 @@ import shlex
 CUSTOM_TARGET = "workload._target_="
 OPEN = ("launcher.env.", "bisect.factors.")
 """Keys below which a person adds some of their own."""
-LISTS = ("runs", "compare.allow", "judge.ignore", "bisect.skip")
+LISTS = ("runs", "compare.allow", "judge.ignore", "bisect.skip", "survey.accept")
 """Keys that hold a list of texts."""
 
 

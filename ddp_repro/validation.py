@@ -11,6 +11,7 @@ from ddp_repro.config import (
     KeptPart,
     RecordConfig,
     Seeding,
+    SurveyConfig,
     is_script,
 )
 from ddp_repro.errors import ReproError
@@ -75,6 +76,17 @@ def validate_bisect(config: BisectConfig) -> None:
         )
     if config.capture.level is CaptureLevel.off:
         raise ReproError("capture=off leaves nothing to tell launches apart by.", hint="Leave capture out.")
+
+
+def validate_survey(config: SurveyConfig) -> None:
+    """Raise ReproError for a survey that would look at nothing."""
+    if config.capture.level is not CaptureLevel.op:
+        raise ReproError(
+            f"capture={config.capture.level.value} does not look at operators.",
+            hint="Leave capture out; of it, only capture.steps is for survey.",
+        )
+    if config.survey.again < 1:
+        raise ReproError(f"survey.again={config.survey.again} is not possible.", hint="Use survey.again=1 or more.")
 
 
 def _validate_guard(config: RecordConfig) -> None:

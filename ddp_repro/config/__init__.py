@@ -36,6 +36,7 @@ from ddp_repro.config.launch import (
     RecordConfig,
     TrainConfig,
 )
+from ddp_repro.config.surveying import SurveyConfig, SurveyOptions
 
 __all__ = [
     "Backend",
@@ -68,6 +69,8 @@ __all__ = [
     "SearchStrategy",
     "Seeding",
     "Stop",
+    "SurveyConfig",
+    "SurveyOptions",
     "TrainConfig",
     "is_script",
     "load_record_config",

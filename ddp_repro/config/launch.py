@@ -27,7 +27,8 @@ class CaptureConfig:
 
     ``steps`` are the first and the last step (optimizer steps done before it) whose modules and operators are observed;
     empty: all. Their rows take at most ``limit_mb`` a rank. ``keep`` says of which part of those steps operators'
-    tensors are kept in files, within ``keep_mb`` a step and rank (both in MiB).
+    tensors are kept in files, within ``keep_mb`` a step and rank (both in MiB). With ``survey``, which the command of
+    that name sets, operators are not recorded, but run again so many times.
     """
 
     level: CaptureLevel = CaptureLevel.step
@@ -35,6 +36,7 @@ class CaptureConfig:
     limit_mb: int = 1024
     keep: KeptPart = KeptPart.none
     keep_mb: int = 256
+    survey: int = 0
     boundary: BoundaryCapture = BoundaryCapture.none
     boundary_at: list[int] = field(default_factory=list)
 

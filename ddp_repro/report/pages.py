@@ -5,13 +5,16 @@ from pathlib import Path
 from typing import Any, Final
 
 from ddp_repro.errors import ReproError
-from ddp_repro.report import bisection
+from ddp_repro.report import bisection, survey
 from ddp_repro.report.html.page import write_page
 from ddp_repro.report.html.tables import Table, write_tables
 from ddp_repro.trace.document import read_json
 from ddp_repro.trace.layout import RunFolder
 
-_TABLES: Final[Mapping[str, Callable[[dict[str, Any]], list[Table]]]] = {bisection.KIND: bisection.bisection_tables}
+_TABLES: Final[Mapping[str, Callable[[dict[str, Any]], list[Table]]]] = {
+    bisection.KIND: bisection.bisection_tables,
+    survey.KIND: survey.survey_tables,
+}
 
 
 def write_again(run: RunFolder) -> Path:

@@ -36,6 +36,10 @@ class LaunchFolder:
         """Return what ``rank`` ended with."""
         return self.path / f"rank-{rank}.final.json"
 
+    def survey(self, rank: int) -> Path:
+        """Return what ``rank`` saw of its operators as they ran again."""
+        return self.path / f"rank-{rank}.survey.json"
+
     def tensors(self, rank: int, step: int) -> Path:
         """Return the tensors of operators that ``rank`` kept in a step."""
         return self.path / f"rank-{rank}.step-{step}.safetensors"
