@@ -239,7 +239,8 @@ def memory_of(tensor: torch.Tensor) -> int:
 def compiles() -> bool:
     """Tell whether something of this process was given to ``torch.compile``."""
     compiler = sys.modules.get("torch._dynamo.eval_frame")
-    return bool(getattr(compiler, "cached_backends", None))
+    backends = getattr(compiler, "cached_backends", None) or {}
+    return any(backend is not None for backend in backends.values())  # loading the compiler leaves a None there
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def _two_threads() -> Iterator[None]:
     torch.use_deterministic_algorithms(False)
 
 
-def train(steps: int = 4, count: int = 80_000, *, puts: bool = False) -> dict[str, Any]:
+def train(steps: int = 4, count: int = 40_000, *, puts: bool = False) -> dict[str, Any]:
     torch.manual_seed(0)
     net = Net()
     optimizer = torch.optim.AdamW(net.parameters(), lr=0.1)
