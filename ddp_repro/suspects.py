@@ -26,6 +26,7 @@ _NO_GPU: Final = "does nothing here: there is no GPU"
 _ALGORITHMS: Final = "determinism.deterministic_algorithms"
 _BUILT_IN: Final = ("train.", "data.", "ddp.")
 """What steers the built-in training; a script that has the same suspect switches it off by its own arguments."""
+_OF_SCRIPT: Final = "the script's own, if it has it: bisect.factors names the arguments that switch it off"
 _OFF_ALREADY: Final = "off already"
 
 
@@ -188,6 +189,8 @@ def _idle(suspect: Suspect, suspects: Suspects) -> str:
         return _idle_arguments(suspect, config)
     if not suspect.off:
         return suspect.idle
+    if is_script(config) and all(one.startswith(_BUILT_IN) for one in suspect.off):
+        return _OF_SCRIPT
     off = suspects.composed(frozenset({suspect.name}))
     try:
         validate_launch(off)

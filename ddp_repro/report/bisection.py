@@ -120,10 +120,15 @@ def print_bisection(bisection: Bisection, run: RunFolder) -> None:
     fixed += [Paragraph(label=label, text=text, at_most=4) for label, text in commands.items() if text]
     page = f" and {run.report.name}" if run.report.exists() else ""
     fixed.append(Paragraph(label="files", text=f"{run.verdict}{page}, launches in outcome-<i> beside it", at_most=2))
-    left_out = [f"{name} ({why})" for name, why in bisection.left_out.items()]
+    by_reason: dict[str, list[str]] = {}
+    for name, why in bisection.left_out.items():
+        by_reason.setdefault(why, []).append(name)
     lists = [
         [Paragraph(label="" if at else "outcomes", text=_answered(one)) for at, one in enumerate(bisection.answers)],
-        [Paragraph(label="left out", text=listed(left_out, at_most=20))] if left_out else [],
+        [
+            Paragraph(label="" if at else "left out", text=f"{listed(names, at_most=20)}: {why}")
+            for at, (why, names) in enumerate(by_reason.items())
+        ],
     ]
     print_paragraphs(fixed, lists, bisection.verdict)
 

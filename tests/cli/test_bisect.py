@@ -65,7 +65,7 @@ def test_a_culprit_among_a_script_s_arguments_is_found_and_told(tmp_path: Path) 
     verdict = assert_found(done, "workers")
     assert (verdict["schema"], verdict["kind"]) == (1, "bisect")
     assert verdict["culprits"][0]["overrides"] == ['workload.args="--workers 2 --hook --planted workers --workers 0"']
-    assert verdict["left_out"]["compile"].startswith("off already")
+    assert verdict["left_out"]["compile"].startswith("the script's own")
     assert "bisect.skip names it" in verdict["left_out"]["distributed"]
     assert verdict["outcomes"][0] == {
         "number": 0,
