@@ -187,8 +187,11 @@ def _idle(suspect: Suspect, suspects: Suspects) -> str:
         return "bisect.skip names it"
     if suspect.args or suspect.drop:
         return _idle_arguments(suspect, config)
-    if not suspect.off:
-        return suspect.idle
+    return _idle_overrides(suspect, suspects) if suspect.off else suspect.idle
+
+
+def _idle_overrides(suspect: Suspect, suspects: Suspects) -> str:
+    config = suspects.config
     if is_script(config) and all(one.startswith(_BUILT_IN) for one in suspect.off):
         return _OF_SCRIPT
     off = suspects.composed(frozenset({suspect.name}))
