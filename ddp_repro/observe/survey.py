@@ -193,7 +193,7 @@ class _Again:
 
         def placed(value: Any) -> Any:
             if isinstance(value, (list, tuple)):
-                return type(value)(placed(part) for part in value)
+                return [placed(part) for part in value]
             return fresh.get(id(value), value)
 
         return tuple(placed(value) for value in self._args), {name: placed(one) for name, one in self._kwargs.items()}
