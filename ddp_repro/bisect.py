@@ -146,9 +146,9 @@ class _Bisecting:
         )
         return replace(own, command="check", overrides=kept).with_overrides(*more)
 
-    @staticmethod
-    def _tell(line: str) -> None:
-        print_outcome(line)
+    def _tell(self, line: str) -> None:
+        if self._suspects.config.output.progress:
+            print_outcome(line)
 
 
 def main() -> None:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from ddp_repro.config import BisectConfig
 from ddp_repro.errors import ReproError, Verdict
 from ddp_repro.judge.findings import Judgement
 from ddp_repro.judge.judgement import Rules, judge
@@ -24,6 +25,7 @@ class Questions:
         self._folder = folder
         self._told = told
         self._launches: dict[Off, list[Launch]] = {}
+        self._configs: dict[Off, BisectConfig] = {}
         self.judgements: dict[Off, Judgement] = {}
 
     def launches(self, off: Off) -> list[Launch]:
@@ -48,7 +50,9 @@ class Questions:
         return seen
 
     def _launch(self, off: Off, number: int, made: list[Launch]) -> None:
-        config, run = self._suspects.with_off(off), self._folder.outcome(number)
+        if off not in self._configs:
+            self._configs[off] = self._suspects.with_off(off)
+        config, run = self._configs[off], self._folder.outcome(number)
         run.path.mkdir(exist_ok=True)
         variants = [Variant(config=config, launches=(launch,)) for launch in range(len(made) + 1)]
         plan = Plan(folder=run, config=config, variants=variants)

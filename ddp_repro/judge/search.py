@@ -102,12 +102,11 @@ def _in_order(suspects: Sequence[str], ask: Ask) -> tuple[str, ...]:
 
 def _needed(off: tuple[str, ...], ask: Ask) -> tuple[str, ...]:
     """Return ``off`` without what need not be off; the later ones, which cost more, are tried first."""
-    kept = off
     for one in reversed(off):
-        without = tuple(other for other in kept if other != one)
+        without = tuple(other for other in off if other != one)
         if without and ask(frozenset(without)) is Outcome.NO:
-            kept = without
-    return kept
+            return _needed(without, ask)
+    return off
 
 
 def _smallest(suspects: Sequence[str], ask: Ask, best: tuple[str, ...]) -> tuple[tuple[str, ...], bool]:
