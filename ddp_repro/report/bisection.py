@@ -74,6 +74,9 @@ def bisection_tables(document: dict[str, Any]) -> list[Table]:
             ],
         ),
         Table(
+            title="How sure", head=("of what showed as often as was seen", "what else shows"), rows=_sure_row(document)
+        ),
+        Table(
             title="How to see it",
             head=("", "command"),
             rows=[pair for pair in document["reproduce"].items() if pair[1]],
@@ -146,6 +149,13 @@ def _sure(bisection: Bisection) -> list[Paragraph]:
         f"{bisection.rarest:.0%} of launches or more would have been seen, what is rarer perhaps not"
     )
     return [Paragraph(label="sure", text=text, at_most=3)]
+
+
+def _sure_row(document: dict[str, Any]) -> list[tuple[str, str]]:
+    if document["confidence"] is None:
+        return []
+    rare = f"in {document['rarest']:.0%} of launches or more would have been seen, more rarely perhaps not"
+    return [(f"{document['confidence']:.1%}", rare)]
 
 
 def _answered(one: Answer) -> str:

@@ -42,7 +42,7 @@ def write_survey(surveyed: Surveyed, run: RunFolder, command: str, *, page: bool
 
 def survey_tables(document: dict[str, Any]) -> list[Table]:
     """Return what a page shows of a survey: a table for each reason to be listed, and one of what is accepted."""
-    head = ("operator", "module", "source", "part", "calls", "differed", "what PyTorch says", "what to do")
+    head = ("operator", "place", "calls", "differed", "what PyTorch says", "what to do")
     groups = [
         (str(kind), [one for one in document["offenders"] if one["kind"] == kind and not one["accepted"]])
         for kind in Kind
@@ -112,5 +112,5 @@ def _offender(one: Offender) -> dict[str, Any]:
 
 
 def _row(one: dict[str, Any]) -> tuple[str, ...]:
-    keys = ("operator", "module", "source", "part", "calls", "differed", "says", "advice")
-    return tuple("" if one[key] is None else str(one[key]) for key in keys)
+    place = ", ".join(part for part in (one["module"], one["part"], one["source"]) if part)
+    return one["operator"], place, str(one["calls"]), str(one["differed"]), one["says"], one["advice"]
