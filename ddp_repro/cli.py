@@ -5,8 +5,9 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass
+from functools import partial
 from typing import Any
 
 import hydra
@@ -59,7 +60,8 @@ def _compose_and_run(command: Command) -> ExitCode:
     typed = sys.argv[1:]
     composed = _compose(command, typed)
     twins = tuple(_compose_twins(command, typed, composed))
-    invocation = Invocation(command=command.name, overrides=tuple(typed), twins=twins)
+    compose = partial(_compose_once, command, typed)
+    invocation = Invocation(command=command.name, overrides=tuple(typed), twins=twins, compose=compose)
     return worst([command.run(settings, invocation) for settings in composed])
 
 
@@ -93,6 +95,15 @@ def _compose_twin(command: Command, shared: list[str], overrides: list[str]) -> 
     except ReproError as error:
         raise ReproError(f"the {what} [{', '.join(overrides)}]: {error}", hint=error.hint) from None
     return settings
+
+
+def _compose_once(command: Command, typed: list[str], more: Sequence[str]) -> Any:
+    composed = _compose(command, [*typed, *more])
+    if len(composed) != 1:
+        raise ReproError(
+            f"{command.name} and -m cannot be combined.", hint="Call it once for each value that -m names."
+        )
+    return composed[0]
 
 
 def _compose(command: Command, typed: list[str]) -> list[Any]:

@@ -45,7 +45,7 @@ def verdict_document(judgement: Judgement, context: Context) -> dict[str, Any]:
             "differences": [_difference(difference) for difference in judgement.identity_differences],
         },
         "problems": judgement.problems,
-        "findings": [_finding(finding) for finding in judgement.findings],
+        "findings": [finding_document(finding) for finding in judgement.findings],
         "notes": judgement.notes,
         "ended_early": [{**asdict(one), "ranks": list(one.ranks)} for one in judgement.ended],
         "chance": None if judgement.chance is None else asdict(judgement.chance),
@@ -78,7 +78,8 @@ def _difference(difference: FieldDifference) -> dict[str, Any]:
     return {"field": difference.field, "values": difference.values, "allowed": difference.allowed}
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def finding_document(finding: Finding) -> dict[str, Any]:
+    """Return a finding as it stands in ``verdict.json``."""
     return {
         **asdict(finding),
         "launches": list(finding.launches),
