@@ -2,6 +2,7 @@
 
 import contextlib
 import ctypes
+import gc
 import importlib
 import json
 import os
@@ -20,6 +21,8 @@ def main() -> None:
     requests = socket.socket(fileno=int(sys.argv[1]))
     for module in (*IMPORTED, *sys.argv[2:]):
         importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # nothing that was imported is a model: a collection in a fork need not read and copy all of it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what pytest's Ctrl-C means for commands, pytest says by closing
     requests.send(b"ready")
     while True:
