@@ -39,7 +39,8 @@ class Invocation:
 
     def with_overrides(self, *more: str) -> str:
         """Return the command line with further overrides, which win over earlier ones of the same key."""
-        return f"torchrun -m ddp_repro.{self.command} {shlex.join((*self.overrides, *more))}".rstrip()
+        several = f"--nnodes {self.nodes.count} --nproc-per-node 1 … " if self.nodes is not None else ""
+        return f"torchrun {several}-m ddp_repro.{self.command} {shlex.join((*self.overrides, *more))}".rstrip()
 
 
 class Interrupted(BaseException):

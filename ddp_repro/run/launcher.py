@@ -182,9 +182,9 @@ class _World:
         if not broken:
             return None
         deadline = time.monotonic() + self._plan.grace_s
-        while time.monotonic() < deadline and any(rank.is_running for rank in self._ranks):
+        while not (lost := self._lost()) and time.monotonic() < deadline and any(one.is_running for one in self._ranks):
             self._pump(POLL_S)
-        if lost := self._lost():
+        if lost is not None:
             return lost
         told = self._told_errors
         first = origin(self._ranks, broken, told) if self._elsewhere is None else origin_on_nodes(self._ranks, told)

@@ -18,14 +18,18 @@ PORT = 29500  # each network has ports of its own
 
 @dataclass
 class Drivers:
-    """The drivers of one run, under way; ``begin`` starts them and ``end`` waits for them."""
+    """The drivers of one run, under way; ``begin`` starts them and ``end`` waits for them.
+
+    ``folders``, ``extra`` (variables) and ``more`` (overrides) are by node; the ``absent`` one never comes.
+    """
 
     network: Network
     command: str
     overrides: Sequence[str]
     folders: Sequence[Path]
     extra: Sequence[Mapping[str, str]] = ()
-    nodes: int = 0
+    more: Sequence[Sequence[str]] = ()
+    absent: int | None = None
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
     _futures: "list[Future[Done]]" = field(default_factory=list)
 
@@ -37,7 +41,8 @@ class Drivers:
         seed = None if any(word.startswith("workload=script") for word in self.overrides) else "0"
         client.server(seed, ())
         for node, host in enumerate(self.hosts):
-            self._futures.append(self._pool.submit(self._run, node, host, seed))
+            if node != self.absent:
+                self._futures.append(self._pool.submit(self._run, node, host, seed))
         return self
 
     def end(self, timeout_s: float = 120) -> list[Done]:
@@ -65,7 +70,8 @@ class Drivers:
 
     def _run(self, node: int, host: Host, seed: str | None) -> Done:
         second_look = [] if self.command != "check" or "second_look" in str(self.overrides) else ["second_look=false"]
-        cwd, words = self.folders[node], [*self.overrides, *second_look]
+        own = self.more[node] if self.more else []
+        cwd, words = self.folders[node], [*self.overrides, *second_look, *own]
         extra = self.extra[node] if self.extra else {}
         done = client.run(
             [f"ddp_repro.{self.command}", *words],
@@ -79,7 +85,7 @@ class Drivers:
         return Done(code=done.returncode, stdout=done.stdout, stderr=done.stderr, verdict=verdict)
 
     def _place(self, node: int) -> dict[str, str]:
-        nodes = str(self.nodes or len(self.folders))
+        nodes = str(len(self.folders))
         return {
             "RANK": str(node),
             "LOCAL_RANK": "0",

@@ -50,7 +50,7 @@ def follow(place: NodePlace, config: RecordConfig, invocation: Invocation) -> Ex
     try:
         return driver.obey()
     except Interrupted as stop:
-        link.send({"stopped": f"its driver got {stop.signal_name}"})
+        driver.tell_stopped(stop)
         raise
     finally:
         link.close()
@@ -90,6 +90,9 @@ class _Follower:
             except ReproError as error:
                 self._refuse_lost()
                 self.link.send({"problem": str(error)})
+
+    def tell_stopped(self, stop: Interrupted) -> None:
+        self.link.send({"stopped": f"its driver got {stop.signal_name}"})
 
     def _refuse_lost(self) -> None:
         if self.link.lost:
@@ -133,6 +136,9 @@ class _Follower:
             while not self.link.lost and not told.is_to_end(self.link):
                 told.tell(share.read(POLL_S))
                 share.reap()
+        except Interrupted as stop:
+            self.tell_stopped(stop)  # before its ranks are ended: driver 0 would take that for a failure of theirs
+            raise
         finally:
             left = share.end()
         told.tell(left)

@@ -2,6 +2,7 @@
 
 import os
 import secrets
+import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -176,6 +177,9 @@ def leading(place: NodePlace, config: RecordConfig, invocation: Invocation) -> I
     nodes = Nodes(place=place, guests=guests, timeout_s=timeout_s, names=names)
     try:
         _refuse(nodes, config, invocation)
+        for node, one in names.items():
+            if one.is_set:
+                sys.stderr.write(f"{one.advice(node)}\n")
         yield nodes
     finally:
         nodes.finish()
