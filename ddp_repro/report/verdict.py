@@ -72,7 +72,7 @@ def _finding(finding: Finding, nodes: Nodes) -> dict[str, Any]:
         **asdict(finding),
         "launches": list(finding.launches),
         "ranks": list(finding.ranks),
-        "nodes": sorted({nodes[rank][0] for rank in finding.ranks if rank in nodes}),
+        **({"nodes": sorted({nodes[rank][0] for rank in finding.ranks})} if nodes else {}),
         "names": list(finding.names),
         "phase": finding.phase or None,
         "name": finding.name or None,

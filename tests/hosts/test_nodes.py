@@ -19,7 +19,6 @@ pytestmark = pytest.mark.worlds
 
 RUN = ("nproc=2", "output.dir=run", *TINY)
 LONG = ("nproc=2", "output.dir=run", "workload.size=tiny", "train.epochs=500")
-NOTHING = {"h1": [], "h2": []}
 
 
 def begin(

@@ -46,7 +46,7 @@ def follow(place: NodePlace, config: RecordConfig, invocation: Invocation) -> Ex
 
     link = reach(place, hello, config.launcher.timeout_s)
     root = Path(config.output.dir or config.output.root)
-    driver = _Follower(place=place, link=link, name=names[0], folders=RunFolders(root, place.node))
+    driver = Follower(place=place, link=link, name=names[0], folders=RunFolders(root, place.node))
     try:
         return driver.obey()
     except Interrupted as stop:
@@ -66,7 +66,9 @@ def excuse(place: NodePlace, error: ReproError) -> None:
 
 
 @dataclass(slots=True, kw_only=True)
-class _Follower:
+class Follower:
+    """The driver of another node than the first, once it has met driver 0."""
+
     place: NodePlace
     link: Link
     name: OwnName
@@ -75,6 +77,7 @@ class _Follower:
     _told: set[int] = field(default_factory=set)
 
     def obey(self) -> ExitCode:
+        """Do what driver 0 says until it says how all end, and return that code; raises ReproError where it is lost."""
         while True:
             frame = self.link.wait(1.0)
             if frame is None:
@@ -92,6 +95,7 @@ class _Follower:
                 self.link.send({"problem": str(error)})
 
     def tell_stopped(self, stop: Interrupted) -> None:
+        """Tell driver 0 that this driver was told to stop."""
         self.link.send({"stopped": f"its driver got {stop.signal_name}"})
 
     def _refuse_lost(self) -> None:

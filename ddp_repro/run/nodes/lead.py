@@ -75,12 +75,11 @@ class Nodes:
         """
         folder = run.launch(record.launch)
         reason = record.reason
-        try:
-            for guest in self.guests:
-                if not guest.link.lost:
-                    self._collect(guest, run, folder)
-        except ReproError as error:
-            reason = reason or str(error)
+        for guest in self.guests:
+            try:
+                self._collect(guest, run, folder)
+            except ReproError as error:
+                reason = reason or str(error)
         if record.outcome == "hung" or "onnect" in reason:
             reason = "; ".join([reason, *(one.advice(node) for node, one in self.names.items() if one.is_advised)])
         if reason == record.reason:
