@@ -219,7 +219,14 @@ def test_a_script_on_such_a_host_is_told_what_to_set(network: Network, tmp_path:
 @pytest.mark.full
 @pytest.mark.parametrize("stop", ["clean", "kill"])
 def test_a_training_over_two_hosts_is_resumed(network: Network, tmp_path: Path, stop: str) -> None:
-    words = ["nproc=2", "output.dir=run", "workload.size=tiny", "train.max_steps=6", "resume.at=[3]", f"resume.stop={stop}"]
+    words = [
+        "nproc=2",
+        "output.dir=run",
+        "workload.size=tiny",
+        "train.max_steps=6",
+        "resume.at=[3]",
+        f"resume.stop={stop}",
+    ]
     first, second = Drivers(network, "resume", words, [tmp_path] * 2).begin().end()
     assert (first.code, second.code) == (0, 0), (first, second)
     assert first.last_line == "REPRODUCIBLE"
@@ -266,3 +273,12 @@ def test_a_second_look_without_a_shared_folder(network: Network, tmp_path: Path)
     assert first.verdict["findings"][0]["ranks"] == [2]
     assert "second look: " in " ".join(first.verdict["notes"])
     assert network.hosts["h2"].run("find", str(folder), "-mindepth", "1") == ""
+
+
+@pytest.mark.full
+def test_two_checks_at_once_over_the_same_hosts(network: Network, tmp_path: Path) -> None:
+    words = ["nproc=2", "output.root=runs", *TINY]
+    both = [Drivers(network, "check", words, [tmp_path] * 2, port=port).begin() for port in (29500, 29600)]
+    done = [one for drivers in both for one in drivers.end()]
+    assert [one.code for one in done] == [0, 0, 0, 0], done
+    assert sorted(folder.name for folder in (tmp_path / "runs").iterdir()) == ["0", "1"]

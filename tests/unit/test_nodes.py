@@ -247,6 +247,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     def obey() -> None:
         with suppress(ReproError):
             follower.obey()
+        other.close(linger_s=0.0)
 
     thread = threading.Thread(target=obey)
     thread.start()
@@ -254,7 +255,6 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     nodes.finish()
     thread.join(10)
     assert not thread.is_alive()
-    other.close(linger_s=0.0)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
