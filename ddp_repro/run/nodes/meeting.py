@@ -153,13 +153,16 @@ def _with_store(place: NodePlace, timeout_s: float, use: Callable[[Store], objec
         else:
             outcome.put(store)
 
+    began = time.monotonic()
     threading.Thread(target=work, name="ddp_repro-store", daemon=True).start()
     with suppress(queue.Empty):
         found = outcome.get(timeout=timeout_s + _RETRY_S)
         if isinstance(found, Store):
             return found
+    when = f"for {timeout_s:g} s (launcher.timeout_s)"
+    if time.monotonic() - began < timeout_s / 2:
+        when = "before it or its torchrun ended"
     raise ReproError(
-        f"{place.called} heard nothing of driver 0 within {timeout_s:g} s (launcher.timeout_s) at {place.address} "
-        f"port {place.port}.",
+        f"nothing was heard of driver 0 at {place.address} port {place.port} {when}.",
         hint=f"{_EVERYWHERE} What keeps driver 0 away stands in its own output.",
     )
