@@ -205,6 +205,30 @@ def test_a_host_whose_own_name_is_a_loopback_address(network: Network, tmp_path:
     assert "the name h2 of node 1 (h2) means 127.0.1.1 there" in first.stderr
 
 
+TRAINING = """
+import torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+dist.init_process_group("gloo")
+torch.manual_seed(0)
+model = DistributedDataParallel(torch.nn.Linear(4, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+numbers = torch.Generator().manual_seed(dist.get_rank())
+for step in range(3):
+    optimizer.zero_grad()
+    model(torch.randn(8, 4, generator=numbers)).sum().backward()
+    optimizer.step()
+"""
+
+
+@pytest.mark.full
+def test_a_script_over_two_hosts(network: Network, tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(TRAINING)
+    words = ["nproc=2", "output.dir=run", "workload=script", "workload.path=train.py"]
+    first, second = begin(network, [tmp_path] * 2, *words).end()
+    assert (first.code, second.code) == (0, 0), (first, second)
+    assert identity(tmp_path, 3)["experiment"]["placement"] == [0, 0, 1, 1]
+
+
 SCRIPT = """
 import torch, torch.distributed as dist
 dist.init_process_group("gloo")

@@ -133,6 +133,20 @@ def _absent(place: NodePlace, guests: dict[int, Guest], timeout_s: float) -> Rep
     )
 
 
+def _await_listener(place: NodePlace, timeout_s: float) -> None:
+    """Wait until the store can be reached: where it cannot, torch itself prints pages."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            socket.create_connection((place.address, place.port), timeout=_HELLO_S).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_S)
+        else:
+            return
+
+
 def _with_store(place: NodePlace, timeout_s: float, use: Callable[[Store], object]) -> Store:
     """Return torchrun's store after ``use`` of it.
 
@@ -143,6 +157,8 @@ def _with_store(place: NodePlace, timeout_s: float, use: Callable[[Store], objec
 
     def work() -> None:
         try:
+            if not place.hosts_store:
+                _await_listener(place, timeout_s)
             whole = TCPStore(
                 place.address, place.port, is_master=place.hosts_store, timeout=limit, wait_for_workers=False
             )
