@@ -35,7 +35,7 @@ def bisection_document(bisection: Bisection, run: RunFolder, command: str) -> di
         "sentence": bisection.sentence,
         "identity": {"digest": bisection.identity, "differences": []},
         "problems": list(bisection.problems),
-        "findings": [finding_document(finding)] if finding is not None else [],
+        "findings": [finding_document(finding, {})] if finding is not None else [],
         "notes": list(bisection.notes),
         "culprits": [
             {
@@ -116,7 +116,7 @@ def print_bisection(bisection: Bisection, run: RunFolder) -> None:
         *_sure(bisection),
     ]
     if bisection.finding is not None:
-        shows = f"{place(bisection.finding)}: {bisection.finding.title or bisection.finding.cause}"
+        shows = f"{place(bisection.finding, {})}: {bisection.finding.title or bisection.finding.cause}"
         fixed.append(Paragraph(label="shows in", text=shows, at_most=3))
     fixed += [Paragraph(label="note", text=note) for note in bisection.notes]
     commands = {"diverges": bisection.diverging, "equal": bisection.equal}
