@@ -5,6 +5,7 @@ if __name__ == "__main__":  # before the other imports: a crash in one of them m
 
     enter("check")
 
+import os
 from contextlib import suppress
 from dataclasses import replace
 
@@ -12,6 +13,8 @@ from ddp_repro.cli import Command, run_command
 from ddp_repro.config import CheckConfig
 from ddp_repro.early_stop import EarlyStop, validate_early_stop
 from ddp_repro.errors import ExitCode, ReproError
+from ddp_repro.golden.asking import Asked, validate_golden
+from ddp_repro.golden.holding import hold_to_golden
 from ddp_repro.judge.judgement import Rules, judge
 from ddp_repro.report.progress import Progress
 from ddp_repro.report.verdict import Context, verdict_document
@@ -32,6 +35,7 @@ def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
     """
     for one in (config, *invocation.twins):
         validate_launch(one)
+    validate_golden(config, os.environ)
     if config.launches_each < 1:
         raise ReproError(f"launches={config.launches} is not possible.", hint="Use launches=2 or more.")
     planned = variants(config, invocation.twins)
@@ -54,6 +58,9 @@ def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
     launches = load_launches(folder.launches())
     judgement = judge(launches, rules)
     judgement = replace(judgement, notes=[*judgement.notes, *stop.notes])
+    if config.golden.path:
+        asked = Asked(config=config, invocation=invocation, run=folder, environ=os.environ)
+        judgement = hold_to_golden(judgement, launches, asked)
     write_json(folder.verdict, verdict_document(judgement, context))  # whatever the second look comes to
     with suppress(Interrupted), Progress(enabled=config.output.progress, noun="second look, launch") as progress:
         command = Looking(config=config, invocation=invocation, folder=folder, watcher=progress)

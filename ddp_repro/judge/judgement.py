@@ -15,6 +15,7 @@ from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, Varian
 from ddp_repro.judge.identity import compare_identities, in_words, refusal_findings, unused_allowances
 from ddp_repro.judge.ignored import without_ignored
 from ddp_repro.judge.invariants import launch_findings
+from ddp_repro.judge.repeated import holds_the_same
 from ddp_repro.judge.soundness import blind_spots, common_problems, problems_of, usable_before
 from ddp_repro.judge.twins import Comparing
 from ddp_repro.judge.wording import counted, numbered
@@ -139,8 +140,14 @@ def _numbered(launches: Sequence[Launch]) -> list[Launch]:
 def _within(launches: Sequence[Launch], unsound: Mapping[int, Sequence[str]]) -> tuple[list[Finding], list[str]]:
     findings: list[Finding] = []
     notes: dict[str, list[int]] = {}
+    judged: list[tuple[Launch, list[Finding], list[str]]] = []
     for launch in launches:
-        found, told = launch_findings(as_recorded(launch), before=usable_before([launch], unsound))
+        before = usable_before([launch], unsound)
+        is_whole = before is None and not launch.was_cut
+        same = (one for one in judged if is_whole and holds_the_same(one[0], launch))
+        _, found, told = next(same, None) or (launch, *launch_findings(as_recorded(launch), before=before))
+        judged += [(launch, found, told)] if is_whole else []
+        found = [replace(one, launches=(launch.index,)) for one in found]
         findings += certain_of_cut(found, findings) if launch.was_cut else found
         for note in told:
             notes.setdefault(note, []).append(launch.index)

@@ -23,6 +23,7 @@ class Comparing:
     variants: tuple[Variant, ...] = ()
     other_workers: bool = False
     _known: dict[tuple[int, int], tuple[Launch, Launch, LeftOut]] = field(default_factory=dict, repr=False)
+    _compared: dict[tuple[int, int], LaunchDivergence | None] = field(default_factory=dict, repr=False)
 
     def are_twins(self, a: Launch, b: Launch) -> bool:
         """Return whether two launches are of different variants."""
@@ -50,7 +51,15 @@ class Comparing:
         if not (was_observed(a) and was_observed(b)):
             return compare_finals(a, b)
         one, other, _ = self.sides(a, b)
-        return compare_launches(one, other) or compare_finals(one, other)
+        return self._in_steps(a, b) or compare_finals(one, other)
+
+    def _in_steps(self, a: Launch, b: Launch) -> LaunchDivergence | None:
+        """Return where two launches first differ in what was observed of their steps."""
+        pair = a.index, b.index
+        if pair not in self._compared:
+            one, other, _ = self.sides(a, b)
+            self._compared[pair] = compare_launches(one, other)
+        return self._compared[pair]
 
     def differ(self, a: Launch, b: Launch) -> bool:
         """Return whether two launches differ in what both recorded."""
@@ -62,7 +71,7 @@ class Comparing:
             found = None if before is not None else compare_finals(a, b)
             return None if found is None else self._told(a, b, diagnose(a, b, found))
         one, other, left_out = self.sides(a, b)
-        found = compare_launches(one, other, before=before)
+        found = self._in_steps(a, b) if before is None else compare_launches(one, other, before=before)
         if found is not None and before is not None:
             found = None if found.first is None else replace(found, missing=())
         if found is None and before is None:

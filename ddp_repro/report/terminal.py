@@ -9,7 +9,7 @@ from rich.text import Text
 
 from ddp_repro.errors import ReproError, Verdict
 from ddp_repro.judge.chance import in_words
-from ddp_repro.judge.findings import Distance, Finding, Judgement
+from ddp_repro.judge.findings import Distance, Finding, GoldenOutcome, Judgement
 from ddp_repro.judge.wording import counted, listed, numbered
 from ddp_repro.report.screen import LABEL_WIDTH, Line, Paragraph, fitted, printable
 from ddp_repro.report.verdict import Context
@@ -105,7 +105,7 @@ def _first(finding: Finding) -> list[Paragraph]:
         Paragraph(label="", text=finding.message, at_most=5),
         Paragraph(label="change", text=finding.advice, at_most=4),
     ]
-    if finding.reproduce:
+    if finding.reproduce and finding.witness != "golden":  # there the command that accepts says as much
         paragraphs.append(Paragraph(label="reproduce", text=finding.reproduce, at_most=3))
     return paragraphs
 
@@ -150,7 +150,18 @@ def _where(judgement: Judgement, context: Context) -> list[Paragraph]:
         paragraphs.append(Paragraph(label="chance", text=in_words(judgement.chance)))
     if judgement.identity:
         paragraphs.append(Paragraph(label="identity", text=f"{judgement.identity[:16]}…, level {context.level}"))
-    return paragraphs
+    return paragraphs + (_golden(judgement.golden) if judgement.golden else [])
+
+
+def _golden(outcome: GoldenOutcome) -> list[Paragraph]:
+    """Return what became of the golden; the command that accepts is never cut."""
+    kept = f"; obtained: {outcome.obtained}" if outcome.obtained else ""
+    # What is a reason not to judge was told above.
+    told = (
+        outcome.told if outcome.state in ("matched", "changed") else f"{outcome.state}: {outcome.file or outcome.path}"
+    )
+    paragraphs = [Paragraph(label="golden", text=told + kept, at_most=4)]
+    return paragraphs + ([Paragraph(label="accept", text=outcome.accept)] if outcome.accept else [])
 
 
 def _print(console: Console, text: str, style: str) -> None:

@@ -21,6 +21,7 @@ from ddp_repro.trace.launch_record import (
 )
 from ddp_repro.trace.layout import LaunchFolder
 from ddp_repro.trace.reader import Trace, read_trace
+from ddp_repro.trace.sharing import SharedColumns
 
 __all__ = [
     "OUTCOMES",
@@ -62,8 +63,11 @@ class Launch:
         return self.record is not None and self.record.outcome == PARTED
 
 
-def load_launch(folder: LaunchFolder) -> Launch:
-    """Read everything that ``folder`` holds. Never raises on what is missing or damaged: ``problems`` names it."""
+def load_launch(folder: LaunchFolder, columns: SharedColumns | None = None) -> Launch:
+    """Read everything that ``folder`` holds. Never raises on what is missing or damaged: ``problems`` names it.
+
+    ``columns`` are those of launches that were read before, so that what is equal takes no memory again.
+    """
     problems: list[str] = []
     record = None
     try:
@@ -77,7 +81,13 @@ def load_launch(folder: LaunchFolder) -> Launch:
         index=folder.index,
         path=folder.path,
         record=record,
-        traces=_load_traces(folder, ranks, problems, may_be_cut=record is not None and record.outcome == PARTED),
+        traces=_load_traces(
+            folder,
+            ranks,
+            problems,
+            columns or SharedColumns(),
+            may_be_cut=record is not None and record.outcome == PARTED,
+        ),
         identities=_load_identities(folder, ranks, problems),
         problems=problems,
         finals=_load_finals(folder, ranks, problems),
@@ -130,11 +140,13 @@ def _named(ranks: list[int]) -> str:
     return f"rank {numbers}" if len(ranks) == 1 else f"ranks {numbers}"
 
 
-def _load_traces(folder: LaunchFolder, ranks: list[int], problems: list[str], *, may_be_cut: bool) -> dict[int, Trace]:
+def _load_traces(
+    folder: LaunchFolder, ranks: list[int], problems: list[str], columns: SharedColumns, *, may_be_cut: bool
+) -> dict[int, Trace]:
     traces = {}
     for rank in ranks:
         try:
-            trace = read_trace(folder.trace(rank))
+            trace = columns.shared(read_trace(folder.trace(rank)))
         except ReproError as error:
             problems.append(f"launch {folder.index}, rank {rank}: {error}")
             continue

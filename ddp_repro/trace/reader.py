@@ -29,7 +29,7 @@ def read_trace(path: Path) -> Trace:
     Raises ``ReproError`` for a file that is missing, is no trace (or not even its beginning is intact), or was
     written by a newer version. The file is checked against its seals before anything in it is decoded.
     """
-    return trace_in(_mapped(path), path)
+    return trace_in(mapped(path), path)
 
 
 def trace_in(data: pa.Buffer, path: Path) -> Trace:
@@ -45,7 +45,8 @@ def trace_in(data: pa.Buffer, path: Path) -> Trace:
     return replace(trace, damage=_damage(trace, intact, data.size))
 
 
-def _mapped(path: Path) -> pa.Buffer:
+def mapped(path: Path) -> pa.Buffer:
+    """Return the bytes of a file, mapped and not read; raises ``ReproError`` where it cannot be opened."""
     try:
         with path.open("rb") as file:  # pyarrow itself takes no path that is not UTF-8
             is_empty = os.fstat(file.fileno()).st_size == 0
@@ -125,11 +126,12 @@ def _fill(trace: Trace, rows: slice, table: pa.Table) -> None:
     digests = table.column("digest").combine_chunks()
     first = digests.offset * 2
     trace.digest[rows] = np.frombuffer(digests.buffers()[1], np.uint64)[first : first + 2 * len(digests)].reshape(-1, 2)
-    value = table.column("value")
+    value, numbers = table.column("value"), trace.value
+    assert isinstance(numbers, np.ndarray), "it was made for this"
     if value.null_count == len(value):
-        trace.value[rows], trace.valid[rows] = np.nan, False
+        numbers[rows], trace.valid[rows] = np.nan, False
     else:
-        trace.value[rows] = value.to_numpy()
+        numbers[rows] = value.to_numpy()
         trace.valid[rows] = value.is_valid().to_numpy()
     _fill_labels(trace.phase[rows], trace.phases, table.column("phase"))
     _fill_labels(trace.name[rows], trace.names, table.column("name"))
