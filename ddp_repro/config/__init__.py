@@ -33,6 +33,7 @@ from ddp_repro.config.launch import (
     RecordConfig,
     TrainConfig,
 )
+from ddp_repro.config.summary import SummaryConfig
 
 __all__ = [
     "Backend",
@@ -59,6 +60,7 @@ __all__ = [
     "RetellConfig",
     "Seeding",
     "Stop",
+    "SummaryConfig",
     "TrainConfig",
     "is_script",
     "load_record_config",
