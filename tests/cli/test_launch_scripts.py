@@ -66,6 +66,7 @@ class Checkout:
         self.venv = self.root / ".venv"
         shutil.copytree(ROOT / "launch", self.root / "launch")
         shutil.copytree(ROOT / ".ci", self.root / ".ci")
+        shutil.copytree(ROOT / "slurm", self.root / "slurm")
         for name in ("constraints.txt", "pyproject.toml"):
             (self.root / name).write_text(name)
         self.bin.mkdir()
@@ -278,12 +279,14 @@ def test_ci_runs_every_step_in_an_environment_of_its_own(checkout: Checkout, tmp
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("All steps passed.\n")
     called = [line for line in done.stdout.splitlines() if line.startswith("called")]
+    patterns = ("launch/*.sh", "slurm/*.sh", "slurm/*.sbatch")
+    scripts = [str(file.relative_to(ROOT)) for pattern in patterns for file in sorted(ROOT.glob(pattern))]
     assert called == [
         "called ruff check .",
         "called ruff format --check .",
         "called mypy",
         "called lint-imports",
-        "called shellcheck -x .ci/run launch/check.sh launch/environment.sh launch/test.sh",
+        f"called shellcheck -x .ci/run {' '.join(scripts)}",
     ]
     assert checkout.logged() == ["venv", "pip a checkout[dev,integrations]", "['-m', 'pytest']"]
     assert list(scratch.iterdir()) == []
