@@ -176,7 +176,8 @@ def _hydra_folder(folder: str) -> list[str]:
 
 
 def _call_hydra(command: Command, arguments: list[str], task: Callable[[DictConfig], Any]) -> None:
-    sys.argv[1:] = arguments
+    flags = [argument for argument in arguments if argument in MULTIRUN]  # Hydra reads no flag between overrides
+    sys.argv[1:] = [*flags, *(argument for argument in arguments if argument not in MULTIRUN)]
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told):

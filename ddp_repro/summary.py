@@ -17,6 +17,7 @@ from ddp_repro.report.summary import overall, print_summary, read_row, write_sum
 from ddp_repro.run.driver import Invocation
 from ddp_repro.trace.layout import SummaryFiles
 
+NAME = "name="
 USAGE = "Name their folders: python -m ddp_repro.summary runs/0 runs/1"
 
 
@@ -28,7 +29,14 @@ def summary(config: SummaryConfig, invocation: Invocation) -> ExitCode:
     files = SummaryFiles(Path(config.into) if config.into else _around(folders))
     if not files.path.is_dir():
         raise ReproError(f"{files.path} is not a folder.", hint="Name the folder for the table: into=runs")
-    rows = [read_row(folder) for folder in folders]
+    if config.names and len(config.names) != len(folders):
+        raise ReproError(
+            f"{len(config.names)} names were given for {len(folders)} runs.", hint="Give each run a name=, or none."
+        )
+    if config.names:
+        rows = [read_row(folder, [name]) for folder, name in zip(folders, config.names, strict=True)]
+    else:
+        rows = [read_row(folder) for folder in folders]
     write_summary(files, rows, invocation.text)
     print_summary(rows, files)
     verdict = overall(rows)
@@ -41,13 +49,18 @@ def _around(folders: list[Path]) -> Path:
 
 
 def main() -> None:
-    """Run as ``python -m ddp_repro.summary``; leading arguments without a key are runs."""
+    """Run as ``python -m ddp_repro.summary``; leading arguments without a key are runs, ``name=…`` what they are."""
     runs = []
     while len(sys.argv) > 1 and _is_run(sys.argv[1]):
-        runs.append(quoted(sys.argv.pop(1)))
-    if runs:
-        sys.argv.insert(1, f"runs=[{','.join(runs)}]")
+        runs.append(sys.argv.pop(1))
+    names = [argument.removeprefix(NAME) for argument in sys.argv[1:] if argument.startswith(NAME)]
+    sys.argv[1:] = [argument for argument in sys.argv[1:] if not argument.startswith(NAME)]
+    sys.argv[1:1] = [*_listed("runs", runs), *_listed("names", names)]
     run_command(Command(name="summary", schema=SummaryConfig, run=summary))
+
+
+def _listed(key: str, texts: list[str]) -> list[str]:
+    return [f"{key}=[{','.join(map(quoted, texts))}]"] if texts else []
 
 
 def _is_run(argument: str) -> bool:

@@ -22,7 +22,7 @@ last_value() {
 
 # Runs one check over all nodes of the allocation and exits with its verdict's code. Arguments: overrides of check
 check_on_all_nodes() {
-    local folder code=0
+    local folder code=0 verdicts=(REPRODUCIBLE DIVERGED NOT_JUDGED)
     folder=$(last_value output.dir "$(last_value output.root runs "$@")/slurm-$SLURM_JOB_ID" "$@")
     ensure_environment base # made once, here, before every node looks for it
     mapfile -t hosts < <(scontrol show hostnames "$SLURM_JOB_NODELIST")
@@ -33,7 +33,9 @@ check_on_all_nodes() {
     trap : TERM INT USR1 USR2
     srun --ntasks="$SLURM_NNODES" --ntasks-per-node=1 --kill-on-bad-exit=1 \
         "$root/launch/check_nodes.sh" "$@" "output.dir=\"$folder\"" || code=$?
-    exit "$(verdict_code "$folder" "$code")"
+    verdict=$(verdict_code "$folder" "$code")
+    printf '%s\n' "${verdicts[verdict]}" # the last line, after what srun says of a task that did not end with 0
+    exit "$verdict"
 }
 
 # Prints the code of a verdict, where the run itself ended with the same one; else 2, for a verdict that is missing, or

@@ -24,6 +24,7 @@ read -ra options <<<"${NIGHTLY_SBATCH:-}"
 array=$(sbatch --parsable --array="0-$((${#words[@]} - 1))" "${options[@]}" "$scripts/nightly.sbatch" \
     "${#words[@]}" "${words[@]}" "$@")
 array=${array%%;*}
-summary=$(sbatch --parsable --dependency="afterany:$array" "$scripts/summary.sbatch" "$array" "${#words[@]}" "$@")
+summary=$(sbatch --parsable --dependency="afterany:$array" "$scripts/summary.sbatch" "$array" \
+    "${#words[@]}" "${words[@]}" "$@")
 printf 'job %s: %s checks; job %s: their summary, in %s\n' \
     "$array" "${#words[@]}" "${summary%%;*}" "$(night_folder "$array" "$@")"

@@ -29,6 +29,15 @@ def test_a_run_without_a_verdict_is_never_reproducible(tmp_path: Path, names: li
     assert not (tmp_path / "summary.json").exists()
 
 
+def test_runs_can_be_named(tmp_path: Path) -> None:
+    write_verdict(tmp_path / "a", "REPRODUCIBLE")
+    done = run("summary", "a", "nowhere", "name=digits, 4 ranks", 'name=x="[y]"', cwd=tmp_path)
+    assert done.code == 2, done.stderr
+    table = (tmp_path / "summary.md").read_text()
+    assert "| digits, 4 ranks | REPRODUCIBLE |" in table
+    assert '| x="[y]" | NOT_JUDGED |' in table
+
+
 def test_the_table_can_be_written_elsewhere(tmp_path: Path) -> None:
     write_verdict(tmp_path / "a", "REPRODUCIBLE")
     (tmp_path / "out").mkdir()
@@ -36,6 +45,6 @@ def test_the_table_can_be_written_elsewhere(tmp_path: Path) -> None:
     assert (tmp_path / "out" / "summary.md").is_file()
 
 
-@pytest.mark.parametrize("words", [[], ["a", "into=nowhere"], ["nope=1"], ["-m", "runs=a,b"]])
+@pytest.mark.parametrize("words", [[], ["a", "into=nowhere"], ["nope=1"], ["-m", "runs=a,b"], ["a", "b", "name=x"]])
 def test_a_mistake_gets_a_short_answer(tmp_path: Path, words: list[str]) -> None:
     run("summary", *words, cwd=tmp_path).assert_short_refusal()

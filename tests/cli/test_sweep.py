@@ -18,7 +18,7 @@ def summary(folder: Path) -> dict[str, Any]:
 
 @pytest.mark.worlds
 def test_each_combination_is_checked_and_the_worst_decides(tmp_path: Path) -> None:
-    done = run("check", "-m", TARGETS, "nproc=0,2", "train.max_steps=3", "second_look=false", cwd=tmp_path)
+    done = run("check", TARGETS, "-m", "nproc=0,2", "train.max_steps=3", "second_look=false", cwd=tmp_path)
     assert (done.code, done.last_line) == (1, "DIVERGED"), done.stdout + done.stderr
 
     document = summary(tmp_path / "runs/0")

@@ -205,7 +205,7 @@ class Cluster:
             for node, port in zip(self.nodes, ports[1:], strict=True)
         ]
         settings = _SETTINGS.format(folder=self.folder, host=own, port=ports[0])
-        partition = "PartitionName=tests Nodes=ALL Default=YES MaxTime=60 State=UP"
+        partition = "PartitionName=tests Nodes=ALL Default=YES MaxTime=INFINITE State=UP"
         self._config.write_text("\n".join([settings.strip(), *nodes, partition]) + "\n")
 
 

@@ -111,7 +111,8 @@ def test_a_broken_configuration(jobs: Jobs, wrong: str) -> None:
     job = jobs.run("check.sbatch", *SMALL, wrong)
     assert (job.state, job.code, job.signal) == ("FAILED", 2, 0), jobs.told(job.id)
     assert "Traceback" not in jobs.told(job.id)
-    assert "error:" in jobs.told(job.id)
+    assert "error: " in jobs.told(job.id)
+    assert jobs.told(job.id).splitlines()[-1] == "NOT_JUDGED"
 
 
 @pytest.mark.full
@@ -150,7 +151,7 @@ def test_a_golden_must_be_named(jobs: Jobs) -> None:
 
 @pytest.mark.full
 def test_a_night_of_several_workloads_and_its_summary(jobs: Jobs) -> None:
-    words = ("workload=digits", "workload._target_=planted.workloads.unseeded_library", "nproc=0")
+    words = ("workload=digits", "workload._target_=planted.workloads.unseeded_library", "nproc=0 seed=3")
     told = jobs.cluster.call(
         str(SCRIPTS / "nightly.sh"), *words, "--", *SMALL[1:], cwd=jobs.folder, environ=jobs.environ
     )
@@ -166,4 +167,4 @@ def test_a_night_of_several_workloads_and_its_summary(jobs: Jobs) -> None:
     assert [run["folder"] for run in document["runs"]] == [f"runs/nightly-{array}/{task}" for task in range(3)]
     table = (folder / "summary.md").read_text()
     assert "| workload=digits | REPRODUCIBLE |" in table
-    assert "verdict.json is missing" in table
+    assert f"| nproc=0 seed=3 | NOT_JUDGED | runs/nightly-{array}/2/verdict.json is missing |" in table
