@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PYTEST = "'-m', 'pytest', '-n', '2', '--dist', 'loadfile'"
 TOOLS = (
     "bash",
     "cat",
@@ -170,14 +171,14 @@ def test_the_environment_is_made_once_and_extended_when_needed(checkout: Checkou
     checkout.call("check.sh")
     assert [line for line in checkout.logged() if line.startswith(("venv", "pip"))] == []
     checkout.call("test.sh")
-    assert checkout.logged() == ["pip a checkout[dev]", "['-m', 'pytest']"]
+    assert checkout.logged() == ["pip a checkout[dev]", f"[{PYTEST}]"]
     checkout.call("check.sh")
     checkout.call("test.sh", "-k", "a b")
-    assert [line for line in checkout.logged() if "ddp_repro" not in line] == ["['-m', 'pytest', '-k', 'a b']"]
+    assert [line for line in checkout.logged() if "ddp_repro" not in line] == [f"[{PYTEST}, '-k', 'a b']"]
     checkout.call("test.sh", INTEGRATIONS="1")
-    assert checkout.logged() == ["pip a checkout[dev,integrations]", "['-m', 'pytest']"]
+    assert checkout.logged() == ["pip a checkout[dev,integrations]", f"[{PYTEST}]"]
     checkout.call("test.sh")
-    assert checkout.logged() == ["['-m', 'pytest']"]
+    assert checkout.logged() == [f"[{PYTEST}]"]
     (checkout.root / "pyproject.toml").write_text("changed")
     checkout.call("check.sh")
     assert checkout.logged()[0] == "pip a checkout[dev,integrations]"
@@ -236,7 +237,7 @@ def test_two_at_once_make_one_environment(checkout: Checkout) -> None:
         _, err = process.communicate(timeout=30)
         assert process.returncode == 0, err
 
-    assert sorted(checkout.logged()) == ["['-m', 'pytest']", "['-m', 'pytest']", "pip a checkout[dev]", "venv"]
+    assert sorted(checkout.logged()) == [f"[{PYTEST}]", f"[{PYTEST}]", "pip a checkout[dev]", "venv"]
 
 
 @pytest.mark.parametrize("code", [0, 1, 2])
@@ -288,7 +289,7 @@ def test_ci_runs_every_step_in_an_environment_of_its_own(checkout: Checkout, tmp
         "called lint-imports",
         f"called shellcheck -x .ci/run {' '.join(scripts)}",
     ]
-    assert checkout.logged() == ["venv", "pip a checkout[dev,integrations]", "['-m', 'pytest']"]
+    assert checkout.logged() == ["venv", "pip a checkout[dev,integrations]", f"[{PYTEST}]"]
     assert list(scratch.iterdir()) == []
     assert not checkout.venv.exists()
 

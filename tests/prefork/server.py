@@ -1,6 +1,7 @@
 """The server: ``python -m tests.prefork.server <fd> <module> …`` forks a command for each request on its socket."""
 
 import contextlib
+import gc
 import importlib
 import json
 import os
@@ -19,6 +20,8 @@ def main() -> None:
     requests = socket.socket(fileno=int(sys.argv[1]))
     for module in (*IMPORTED, *sys.argv[2:]):
         importlib.import_module(module)
+    gc.collect()
+    gc.freeze()  # nothing that was imported is a model: a collection in a fork need not read and copy all of it
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # what pytest's Ctrl-C means for commands, pytest says by closing
     requests.send(b"ready")
     while True:

@@ -10,7 +10,6 @@ import json
 import os
 import pickle
 import random
-import subprocess
 import sys
 import tempfile
 import traceback
@@ -37,10 +36,10 @@ from ddp_repro.observe.digest import tensor_digest
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.watch import watch
 from ddp_repro.run.checkpoint.generators import process_states
+from tests.worlds.forks import be_ranks, run_world
 
 pytestmark = pytest.mark.worlds
 
-LIMIT_S = 240
 NOW = Progress(step=4, epoch=1, position=4)
 SETTLED: dict[str, dict[str, Any]] = {
     "plain": {},
@@ -472,13 +471,7 @@ def main(folder: Path, size: int, rank_main: Callable[[Path, int, int], None]) -
     """Save alone, then be as many ranks as forks; return their exit codes."""
     model = Net(0)
     save_checkpoint(folder / "alone", model=model, optimizer=adam(model), progress=NOW)
-    ranks = []
-    for rank in range(size):
-        child = os.fork()
-        if not child:
-            rank_main(folder, rank, size)
-        ranks.append(child)
-    return [os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) for child in ranks]
+    return be_ranks(size, lambda rank: rank_main(folder, rank, size))
 
 
 # -- what is asserted
@@ -489,8 +482,7 @@ def worlds() -> dict[int, list[dict[str, str]]]:
     found = {}
     for size in WORLDS:
         with tempfile.TemporaryDirectory(dir="/dev/shm" if os.access("/dev/shm", os.W_OK) else None) as folder:
-            command = [sys.executable, __file__, folder, str(size)]
-            done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+            done = run_world(__file__, folder, size)
             assert done.returncode == 0, done.stderr
             found[size] = [json.loads((Path(folder) / f"{rank}.json").read_text()) for rank in range(size)]
     return found
@@ -503,8 +495,7 @@ def test_in_a_world(worlds: dict[int, list[dict[str, str]]], size: int, case: st
 
 
 def test_a_rank_that_dies_while_all_save(quick_path: Path) -> None:
-    command = [sys.executable, __file__, str(quick_path), "3", "dying"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LIMIT_S, check=False)
+    done = run_world(__file__, quick_path, 3, "dying")
     assert json.loads(done.stdout) == [3, 3, 9], done.stderr
     assert [path.name for path in (quick_path / "saved").glob("step-*")] == ["step-00000004"]
     model = Net(5)

@@ -7,11 +7,10 @@ import gc
 import json
 import os
 import random
-import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, nullcontext
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -32,11 +31,11 @@ from ddp_repro.observe.watch import watch
 from ddp_repro.trace.reader import Observation, read_trace
 from ddp_repro.trace.schema import TraceMeta
 from ddp_repro.trace.writer import TraceWriter
+from tests.worlds.forks import be_ranks, run_world
 
 pytestmark = pytest.mark.worlds
 
 SAMPLES, BATCH, EPOCHS = 23, 3, 2  # no rank has a batch of one sample, which batch norm refuses
-LIMIT_S = 240
 
 
 class Noisy(Dataset[tuple[torch.Tensor, torch.Tensor]]):
@@ -206,16 +205,8 @@ def worlds() -> Iterator[Callable[[int], Seen]]:
 
 
 def start_world(folder: Path, size: int, cases: list[str]) -> Seen:
-    with ExitStack() as ranks:
-        started = []
-        for rank in range(size):
-            command = [sys.executable, __file__, str(folder), str(rank), str(size), *cases]
-            process = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
-            ranks.callback(process.kill)
-            started.append(process)
-        for rank, process in enumerate(started):
-            _, errors = process.communicate(timeout=LIMIT_S)
-            assert process.returncode == 0, f"rank {rank}: {errors}"
+    done = run_world(__file__, folder, size, *cases)
+    assert done.returncode == 0, done.stderr
     results = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(size)]
     rows = {name: [rows_of(folder / f"{name}-{rank}.arrows") for rank in range(size)] for name in cases}
     return Seen(world_size=size, results=results, rows=rows)
@@ -499,4 +490,5 @@ def test_an_iterable_data_set_in_workers_of_different_length() -> None:
 
 
 if __name__ == "__main__":
-    rank_main(Path(sys.argv[1]), int(sys.argv[2]), int(sys.argv[3]), sys.argv[4:])
+    place, ranks, named = Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
+    sys.exit(any(be_ranks(ranks, lambda rank: rank_main(place, rank, ranks, named))))

@@ -12,9 +12,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
-from subprocess import PIPE, Popen
 from typing import Any
 
 import pytest
@@ -35,10 +33,11 @@ from ddp_repro.observe.watch import watch
 from ddp_repro.trace.reader import Observation, read_trace
 from ddp_repro.trace.schema import TraceMeta
 from ddp_repro.trace.writer import TraceWriter
+from tests.worlds.forks import be_ranks, run_world
 
 pytestmark = pytest.mark.worlds
 
-LIMIT_S, RANKS, STEPS = 240, 3, 3
+RANKS, STEPS = 3, 3
 Final = list[torch.Tensor]
 
 
@@ -306,16 +305,8 @@ class World:
     """What the ranks of one world say."""
 
     def __init__(self, folder: Path, cases: list[str]) -> None:
-        with ExitStack() as ranks:
-            started = []
-            for rank in range(RANKS):
-                command = [sys.executable, __file__, str(folder), str(rank), *cases]
-                process = Popen(command, stderr=PIPE, text=True)
-                ranks.callback(process.kill)
-                started.append(process)
-            for rank, process in enumerate(started):
-                _, errors = process.communicate(timeout=LIMIT_S)
-                assert process.returncode == 0, f"rank {rank}: {errors}"
+        done = run_world(__file__, folder, *cases)
+        assert done.returncode == 0, done.stderr
         self.finals = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(RANKS)]
         self._folder = folder
 
@@ -464,4 +455,5 @@ def test_compiled_models_are_observed_too() -> None:
 
 
 if __name__ == "__main__":
-    rank_main(Path(sys.argv[1]), int(sys.argv[2]), sys.argv[3:])
+    place, named = Path(sys.argv[1]), sys.argv[2:]
+    sys.exit(any(be_ranks(RANKS, lambda rank: rank_main(place, rank, named))))
