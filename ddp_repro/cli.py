@@ -7,7 +7,7 @@ import sys
 import tempfile
 import traceback
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, is_dataclass
+from dataclasses import dataclass, is_dataclass, replace
 from typing import Any
 
 import hydra
@@ -24,6 +24,7 @@ from ddp_repro.errors import ExitCode, ReproError, Verdict
 from ddp_repro.overrides import as_meant, how_to_write, quoted
 from ddp_repro.report.terminal import print_error, print_heading, print_verdict
 from ddp_repro.run.driver import Interrupted, Invocation, catch_signals, refuse_several_drivers
+from ddp_repro.run.nodes.place import NodePlace, node_place
 from ddp_repro.submission import There, run_there
 from ddp_repro.sweep import Job, placed, run_here
 
@@ -35,11 +36,15 @@ _IN_VAIN = "To append to your config use +"  # a key that is added does nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command's name, the dataclass of its configuration, and what it does; the function returns an exit code."""
+    """A command's name, the dataclass of its configuration, and what it does; the function returns an exit code.
+
+    One that ``spans_nodes`` can be started on several nodes by torchrun, one driver on each.
+    """
 
     name: str
     schema: type[Any]
     run: Callable[[Any, Invocation], ExitCode]
+    spans_nodes: bool = False
 
 
 def run_command(command: Command) -> None:
@@ -48,32 +53,84 @@ def run_command(command: Command) -> None:
 
 
 def _guarded(command: Command) -> ExitCode:
+    place = NodePlace()
     try:
         refuse_several_drivers(os.environ)
+        place = node_place(os.environ)
         catch_signals(os.environ)
-        return _compose_and_run(command)
+        return _compose_and_run(command) if place.nodes == 1 else _on_nodes(command, place)
     except ReproError as error:
-        print_error(error)
+        _tell(error, place)
     except Interrupted as stop:
-        print_error(ReproError(f"interrupted by {stop.signal_name}; every process of the run was ended."))
+        _tell(ReproError(f"interrupted by {stop.signal_name}; every process of the run was ended."), place)
     except Exception:  # noqa: BLE001  a crash must end with 2: 1 is kept for a difference that was found
         traceback.print_exc()
-    print_verdict(Verdict.NOT_JUDGED)
+    if place.node == 0:
+        print_verdict(Verdict.NOT_JUDGED)
     return ExitCode.NOT_JUDGED
 
 
+def _tell(error: ReproError, place: NodePlace) -> None:
+    """Print what is wrong; of several nodes, the one that speaks is named where it is not the one that judges."""
+    print_error(ReproError(f"{place.called}: {error}", hint=error.hint) if place.node else error)
+
+
 def _compose_and_run(command: Command) -> ExitCode:
+    composed, invocation = _composed(command)
+    if composed.is_sweep:
+        return _sweep(command, composed, invocation)
+    return _run(command, composed, invocation)
+
+
+def _run(command: Command, composed: "_Composed", invocation: Invocation) -> ExitCode:
+    for job in composed.jobs:
+        return command.run(job.settings, invocation)
+    return ExitCode.REPRODUCIBLE  # --help and --cfg run nothing
+
+
+def _on_nodes(command: Command, place: NodePlace) -> ExitCode:
+    """Run the command with one driver on each node: driver 0 decides and tells, the others do what it says."""
+    if not command.spans_nodes:
+        if place.node:
+            return ExitCode.NOT_JUDGED
+        raise ReproError(
+            f"{command.name} runs on one node, and torchrun started it on {place.nodes}.",
+            hint="Use torchrun --nnodes 1.",
+        )
+    from ddp_repro.run.nodes.follow import excuse, follow  # noqa: PLC0415  torch, which not every command needs
+    from ddp_repro.run.nodes.lead import leading  # noqa: PLC0415
+
+    if place.node == 0:
+        composed, invocation = _composed(command, nodes=place.nodes)
+        if not composed.jobs:  # --help, --cfg
+            return ExitCode.REPRODUCIBLE
+        with leading(place, composed.jobs[0].settings, invocation) as nodes:
+            nodes.verdict = _run(command, composed, replace(invocation, nodes=nodes))
+        return nodes.verdict
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            composed, invocation = _composed(command, nodes=place.nodes)
+    except ReproError as error:
+        excuse(place, error)
+        raise
+    return follow(place, composed.jobs[0].settings, invocation) if composed.jobs else ExitCode.REPRODUCIBLE
+
+
+def _composed(command: Command, nodes: int = 1) -> tuple["_Composed", Invocation]:
+    """Return what the command line comes to, and the way in which it was called."""
     typed = sys.argv[1:]
     launcher = _launcher(typed)
     composed = _compose(command, [argument for argument in typed if argument not in launcher])
-    if composed.is_sweep:
-        return _sweep(command, typed, launcher, composed.jobs)
-    if launcher:
+    if composed.is_sweep and nodes > 1:
+        raise ReproError("-m runs on one node.", hint="Over several nodes, call it once for each value.")
+    if launcher and composed.jobs and not composed.is_sweep:
         raise ReproError(f"{launcher[0]} does nothing without -m.", hint="Add -m, or leave it out.")
-    for job in composed.jobs:
-        twins = tuple(_compose_twins(command, typed, job.settings))
-        return command.run(job.settings, Invocation(command=command.name, overrides=tuple(typed), twins=twins))
-    return ExitCode.REPRODUCIBLE  # --help and --cfg run nothing
+    twins = [] if composed.is_sweep else [_compose_twins(command, typed, job.settings) for job in composed.jobs]
+    overrides = tuple(typed)
+    invocation = Invocation(
+        command=command.name, overrides=overrides, twins=tuple(twin for one in twins for twin in one)
+    )
+    return composed, invocation
 
 
 def _launcher(typed: list[str]) -> list[str]:
@@ -89,7 +146,9 @@ def _launcher(typed: list[str]) -> list[str]:
     return [] if found == ["hydra/launcher=basic"] else found
 
 
-def _sweep(command: Command, typed: list[str], launcher: list[str], jobs: list[Job]) -> ExitCode:
+def _sweep(command: Command, composed: "_Composed", invocation: Invocation) -> ExitCode:
+    typed, jobs = list(invocation.overrides), composed.jobs
+    launcher = _launcher(typed)
     for job in jobs:
         if not hasattr(job.settings, "output"):
             raise ReproError(f"{command.name} cannot be combined with -m.", hint="Call it once for each value.")

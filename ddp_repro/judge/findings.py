@@ -96,7 +96,7 @@ class Judgement:
     ``classes`` are the launches in classes of equal bits, ``problems`` the reasons for which nothing could be
     concluded, ``identity`` the digest of the first launch's identity, ``observations`` the number of rows read over all
     launches and ranks, ``folders`` where each launch lies, by its number here, ``variants`` the twins, where launches
-    were made of several.
+    were made of several, ``nodes`` the number and host of each rank's node, where there were several.
     """
 
     verdict: Verdict
@@ -109,6 +109,7 @@ class Judgement:
     observations: int = 0
     folders: dict[int, str] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
+    nodes: dict[int, tuple[int, str]] = field(default_factory=dict)
 
 
 def merged(findings: list[Finding]) -> list[Finding]:

@@ -11,7 +11,8 @@ from ddp_repro.judge.finals import went_on_inexactly
 from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, Variant, merged
 from ddp_repro.judge.identity import compare_identities, in_words, refusal_findings, unused_allowances
 from ddp_repro.judge.ignored import without_ignored
-from ddp_repro.judge.invariants import launch_findings
+from ddp_repro.judge.invariants import as_allowed, launch_findings
+from ddp_repro.judge.nodes import nodes_of
 from ddp_repro.judge.soundness import blind_spots, common_problems, problems_of, usable_before
 from ddp_repro.judge.twins import Comparing
 from ddp_repro.judge.wording import counted, numbered
@@ -59,7 +60,7 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
     problems += common_problems(launches, differences, may_capture_differ=bool(rules.variants))
     if not problems and rules.expected is not None and len(launches) < rules.expected:
         problems.append(f"only {len(launches)} of {rules.expected} launches were made")
-    within, notes = _within(launches, unsound)
+    within, notes = _within(launches, unsound, rules.allow)
     comparing = Comparing(variants=rules.variants, other_workers=_other_workers(differences))
     refusal = refusal_findings(launches, differences)
     comparable = all(difference.allowed for difference in differences)
@@ -84,6 +85,7 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         observations=sum(len(trace) for launch in recorded for trace in launch.traces.values()),
         folders={launch.index: str(launch.path) for launch in launches},
         variants=rules.variants,
+        nodes=nodes_of(launches),
     )
 
 
@@ -125,12 +127,14 @@ def _numbered(launches: Sequence[Launch]) -> list[Launch]:
     return [replace(launch, index=number) for number, launch in enumerate(launches)]
 
 
-def _within(launches: Sequence[Launch], unsound: Mapping[int, Sequence[str]]) -> tuple[list[Finding], list[str]]:
+def _within(
+    launches: Sequence[Launch], unsound: Mapping[int, Sequence[str]], allow: Sequence[str]
+) -> tuple[list[Finding], list[str]]:
     findings: list[Finding] = []
     notes: dict[str, list[int]] = {}
     for launch in launches:
         found, told = launch_findings(launch, before=usable_before([launch], unsound))
-        findings += found
+        findings += [as_allowed(one, allow) for one in found]
         for note in told:
             notes.setdefault(note, []).append(launch.index)
     every = len(launches)

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from ddp_repro.errors import ReproError, Verdict
 from ddp_repro.judge.findings import Distance, Finding, Judgement
+from ddp_repro.judge.nodes import Nodes, on_nodes
 from ddp_repro.judge.wording import counted, listed, numbered
 from ddp_repro.report.screen import LABEL_WIDTH, Line, Paragraph, fitted, printable
 from ddp_repro.report.verdict import Context
@@ -78,13 +79,13 @@ def report_lines(judgement: Judgement, context: Context, *, width: int, height: 
     warnings = [finding for finding in judgement.findings if finding.severity == "warning"]
     fixed = [_headline(judgement)]
     if errors:
-        fixed += _first(errors[0])
+        fixed += _first(errors[0], judgement.nodes)
     fixed += [Paragraph(label="problem", text=text, at_most=4) for text in judgement.problems[:1]]
     fixed += _where(judgement, context)
     lists = [
         [Paragraph(label="problem", text=text) for text in judgement.problems[1:]],
-        [_brief(finding, "also" if at == 0 else "") for at, finding in enumerate(errors[1:])],
-        [_brief(finding, "warning") for finding in warnings],
+        [_brief(finding, "also" if at == 0 else "", judgement.nodes) for at, finding in enumerate(errors[1:])],
+        [_brief(finding, "warning", judgement.nodes) for finding in warnings],
         [Paragraph(label="note", text=note) for note in judgement.notes],
     ]
     return fitted(fixed, lists, width, height)
@@ -98,10 +99,10 @@ def _headline(judgement: Judgement) -> Paragraph:
     )
 
 
-def _first(finding: Finding) -> list[Paragraph]:
+def _first(finding: Finding, nodes: Nodes) -> list[Paragraph]:
     distance = f" ({_distance(finding.distance)})" if finding.distance else ""
     paragraphs = [
-        Paragraph(label="first", text=_place(finding) + distance, at_most=3),
+        Paragraph(label="first", text=_place(finding, nodes) + distance, at_most=3),
         Paragraph(label="cause", text=f"{finding.title} [{finding.cause}]", style="bold"),
         Paragraph(label="", text=finding.message, at_most=5),
         Paragraph(label="change", text=finding.advice, at_most=4),
@@ -111,12 +112,12 @@ def _first(finding: Finding) -> list[Paragraph]:
     return paragraphs
 
 
-def _place(finding: Finding) -> str:
+def _place(finding: Finding, nodes: Nodes) -> str:
     parts = [numbered("launch", finding.launches)]
     if finding.step is not None:
         parts.append("before step 0" if finding.step < 0 else f"step {finding.step}")
     if finding.ranks:
-        parts.append(numbered("rank", finding.ranks))
+        parts.append(numbered("rank", finding.ranks) + on_nodes(finding.ranks, nodes))
     if finding.phase:
         parts.append(finding.phase)
     if finding.name:
@@ -131,9 +132,9 @@ def _distance(distance: Distance) -> str:
     return f"{ulps}{distance.elements:,} of {counted(distance.of, 'element')}"
 
 
-def _brief(finding: Finding, label: str) -> Paragraph:
+def _brief(finding: Finding, label: str, nodes: Nodes) -> Paragraph:
     style = "yellow" if finding.severity == "warning" else ""
-    return Paragraph(label=label, text=f"{_place(finding)}: {finding.message}", style=style, at_most=4)
+    return Paragraph(label=label, text=f"{_place(finding, nodes)}: {finding.message}", style=style, at_most=4)
 
 
 def _where(judgement: Judgement, context: Context) -> list[Paragraph]:

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ddp_repro.judge.as_compared import stretches_told
 from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, Variant
+from ddp_repro.judge.nodes import Nodes, in_document
 from ddp_repro.judge.resume_judgement import Stretch
 from ddp_repro.trace.layout import RunFolder
 
@@ -45,11 +46,12 @@ def verdict_document(judgement: Judgement, context: Context) -> dict[str, Any]:
             "differences": [_difference(difference) for difference in judgement.identity_differences],
         },
         "problems": judgement.problems,
-        "findings": [_finding(finding) for finding in judgement.findings],
+        "findings": [_finding(finding, judgement.nodes) for finding in judgement.findings],
         "notes": judgement.notes,
         "variants": [_variant(variant) for variant in judgement.variants],
         "ignore": list(context.ignore),
         "stretches": stretches_told(context.stretches),
+        "nodes": in_document(judgement.nodes),
     }
 
 
@@ -65,11 +67,12 @@ def _difference(difference: FieldDifference) -> dict[str, Any]:
     return {"field": difference.field, "values": difference.values, "allowed": difference.allowed}
 
 
-def _finding(finding: Finding) -> dict[str, Any]:
+def _finding(finding: Finding, nodes: Nodes) -> dict[str, Any]:
     return {
         **asdict(finding),
         "launches": list(finding.launches),
         "ranks": list(finding.ranks),
+        **({"nodes": sorted({nodes[rank][0] for rank in finding.ranks})} if nodes else {}),
         "names": list(finding.names),
         "phase": finding.phase or None,
         "name": finding.name or None,

@@ -1,10 +1,9 @@
 """Makes the launches of a run: the run folder, each world in turn, and a record of what was set."""
 
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ddp_repro.config import RecordConfig, is_script, save_config
 from ddp_repro.errors import ReproError
@@ -12,10 +11,14 @@ from ddp_repro.run.driver import Invocation
 from ddp_repro.run.environment import moves_bits
 from ddp_repro.run.launch_environment import launch_environment
 from ddp_repro.run.launcher import WorldPlan, run_world
+from ddp_repro.run.rank_command import rank_argv
 from ddp_repro.run.variants import Variant
 from ddp_repro.trace.document import read_json, write_json
 from ddp_repro.trace.launch import LaunchRecord
 from ddp_repro.trace.layout import RunFolder
+
+if TYPE_CHECKING:
+    from ddp_repro.run.nodes.lead import Nodes
 
 SCHEMA_VERSION = 1
 
@@ -60,7 +63,7 @@ def make_launches(plan: Plan, invocation: Invocation, watcher: Watcher, *, made:
     for number, variant in list(enumerate(plan.variants))[made:]:
         for launch in variant.launches:
             watcher.launch_started(launch, plan.launches)
-            record = _make_launch(plan, number, launch, watcher)
+            record = _make_launch(plan, (number, launch), watcher, invocation.nodes)
             watcher.launch_finished(launch, record.outcome)
             records.append(record)
             if record.outcome not in ("finished", "killed"):
@@ -79,7 +82,8 @@ def _write_plan(plan: Plan, invocation: Invocation) -> None:
     write_json(plan.folder.run, _run_document(plan, invocation))
 
 
-def _make_launch(plan: Plan, variant: int, launch: int, watcher: Watcher) -> LaunchRecord:
+def _make_launch(plan: Plan, number: tuple[int, int], watcher: Watcher, nodes: "Nodes | None") -> LaunchRecord:
+    variant, launch = number
     folder, config = plan.folder.launch(launch), plan.variants[variant].config
     config_file = plan.folder.config if config is plan.config else plan.folder.variant_config(variant)
     try:
@@ -88,34 +92,32 @@ def _make_launch(plan: Plan, variant: int, launch: int, watcher: Watcher) -> Lau
         raise ReproError(
             f"cannot make {folder.path}: {error.strerror}", hint="name a folder that no other run writes to"
         ) from error
-    return run_world(
-        WorldPlan(
-            folder=folder,
-            argv=[
-                sys.executable,
-                "-u",
-                "-m",
-                "ddp_repro.run.rank",
-                str(folder.path.resolve()),
-                str(config_file.resolve()),
-            ],
-            nproc=config.nproc,
-            kill_at=plan.variants[variant].kill_at,
-            environ=launch_environment(config, os.environ),
-            timeout_s=config.launcher.timeout_s,
-            grace_s=config.launcher.grace_s,
-            on_step=lambda step, total: watcher.step(launch, step, total),
-        )
+    world = WorldPlan(
+        folder=folder,
+        argv=rank_argv(folder, config_file),
+        nproc=config.nproc,
+        kill_at=plan.variants[variant].kill_at,
+        environ=launch_environment(config, os.environ),
+        timeout_s=config.launcher.timeout_s,
+        grace_s=config.launcher.grace_s,
+        on_step=lambda step, total: watcher.step(launch, step, total),
     )
+    if nodes is None:
+        return run_world(world)
+    from ddp_repro.run.nodes.world import run_on_nodes  # noqa: PLC0415  only where there are several nodes
+
+    return run_on_nodes(world, config_file, nodes)
 
 
 def _run_document(plan: Plan, invocation: Invocation) -> dict[str, Any]:
+    nodes = invocation.nodes
     return {
         "schema": SCHEMA_VERSION,
         "command": invocation.text,
         "level": plan.config.level,
         "launches": plan.launches,
-        "world_size": plan.config.nproc,
+        "world_size": plan.config.nproc * (1 if nodes is None else nodes.count),
+        **({} if nodes is None else {"nodes": nodes.told()}),
         "rank_environment": _told_environment(plan.config),
         "variants": [_variant_document(plan, variant) for variant in plan.variants],
     }
