@@ -14,6 +14,12 @@ from tests.slurm.cluster import Cluster, missing
 
 ROOT = Path(__file__).parents[2]
 
+# Whatever a job takes this for, it installs nothing into the interpreter of the tests.
+BORROWED = """#!/bin/sh
+[ "$1 $2" != "-m pip" ] || exit 1
+exec {python} "$@"
+"""
+
 
 @pytest.fixture(scope="session")
 def cluster() -> Iterator[Cluster]:
@@ -35,7 +41,7 @@ def job_environment(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     venv = tmp_path_factory.mktemp("installed") / "venv"
     (venv / "bin").mkdir(parents=True)
     python = venv / "bin" / "python"
-    python.write_text(f'#!/bin/sh\nexec {shlex.quote(sys.executable)} "$@"\n')
+    python.write_text(BORROWED.format(python=shlex.quote(sys.executable)))
     python.chmod(0o755)
     (venv / ".made-by-ddp-repro").touch()
     environ = environment({"DDP_REPRO_VENV": str(venv), "PYTHON": sys.executable})
