@@ -22,13 +22,15 @@ if ((nodes > 1)); then
     export LOCAL_RANK=0 LOCAL_WORLD_SIZE=1 MASTER_ADDR=$HEAD MASTER_PORT=${PORT:-29500}
 fi
 check=$(dirname -- "${BASH_SOURCE[0]}")/check.sh
-if ((node == 0)) || [[ -z ${SLURM_STEP_ID:-} ]]; then
+if [[ -z ${DDP_REPRO_ENDED:-} ]]; then
     exec "$check" "$@"
 fi
 
-# Node 0 tells the verdict. That something diverged is no reason for srun's --kill-on-bad-exit to end node 0, which may
-# still be writing its report. Signals of Slurm reach the check as well: this shell only waits for it.
+# A batch script of slurm/ takes the verdict's code from this file. To srun, 1 would be a reason to end the other nodes,
+# which are about to end by themselves, and it would show one of their codes. Signals of Slurm reach the check as well:
+# this shell only waits for it.
 code=0
 trap : TERM INT USR1 USR2
 "$check" "$@" || code=$?
+((node > 0)) || printf '%s\n' "$code" >"$DDP_REPRO_ENDED"
 ((code == 1)) || exit "$code"

@@ -21,6 +21,7 @@ pytestmark = [pytest.mark.worlds, pytest.mark.timeout(600)]
 
 SCRIPTS = ROOT / "slurm"
 SMALL = (*TINY, "nproc=2", "second_look=false", "report.html=false")
+TWO_NODES = ("--nodes=2",)
 ENDLESS = ("workload.size=tiny", "train.epochs=100000", "nproc=2", "second_look=false")
 
 
@@ -42,9 +43,12 @@ class Jobs:
     def told(self, job: str) -> str:
         return (self.folder / f"job-{job}.out").read_text()
 
+    def document(self, job: str, name: str) -> dict[str, Any]:
+        content: dict[str, Any] = json.loads((self.folder / f"runs/slurm-{job}" / name).read_text())
+        return content
+
     def verdict(self, job: str) -> dict[str, Any]:
-        document: dict[str, Any] = json.loads((self.folder / f"runs/slurm-{job}/verdict.json").read_text())
-        return document
+        return self.document(job, "verdict.json")
 
     def processes(self) -> list[psutil.Process]:
         """Return the live processes of these jobs: all that run in their folder."""
@@ -91,24 +95,29 @@ def assert_stopped(jobs: Jobs, job: str, signal_name: str) -> None:
 
 
 def test_a_check_that_is_reproducible(jobs: Jobs) -> None:
-    job = jobs.run("check.sbatch", *SMALL)
+    job = jobs.run("check.sbatch", *SMALL, "nproc=1", options=TWO_NODES)
     assert (job.state, job.code, job.signal) == ("COMPLETED", 0, 0), jobs.told(job.id)
     assert jobs.verdict(job.id)["verdict"] == "REPRODUCIBLE"
     assert jobs.told(job.id).splitlines()[-1] == "REPRODUCIBLE"
+    assert [entry["node"] for entry in jobs.document(job.id, "run.json")["nodes"]] == ["node 0 (n1)", "node 1 (n2)"]
 
 
 @pytest.mark.full
-def test_a_planted_divergence(jobs: Jobs) -> None:
-    job = jobs.run("check.sbatch", *SMALL[2:], "workload._target_=planted.workloads.unseeded_library")
+@pytest.mark.parametrize("options", [(), TWO_NODES])
+def test_a_planted_divergence(jobs: Jobs, options: tuple[str, ...]) -> None:
+    planted = "workload._target_=planted.workloads.unseeded_library"
+    job = jobs.run("check.sbatch", *SMALL[2:], planted, "train.max_steps=4", options=options)
     assert (job.state, job.code, job.signal) == ("FAILED", 1, 0), jobs.told(job.id)
     assert jobs.verdict(job.id)["verdict"] == "DIVERGED"
     assert jobs.told(job.id).splitlines()[-1] == "DIVERGED"
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("wrong", ["nproc=0", "no such thing", "nope=1"])
-def test_a_broken_configuration(jobs: Jobs, wrong: str) -> None:
-    job = jobs.run("check.sbatch", *SMALL, wrong)
+@pytest.mark.parametrize(
+    ("wrong", "options"), [("nproc=0", ()), ("no such thing", ()), ("nope=1", ()), ("nope=1", TWO_NODES)]
+)
+def test_a_broken_configuration(jobs: Jobs, wrong: str, options: tuple[str, ...]) -> None:
+    job = jobs.run("check.sbatch", *SMALL, wrong, options=options)
     assert (job.state, job.code, job.signal) == ("FAILED", 2, 0), jobs.told(job.id)
     assert "Traceback" not in jobs.told(job.id)
     assert "error: " in jobs.told(job.id)
@@ -126,8 +135,21 @@ def test_a_verdict_of_another_run_is_not_taken_for_its_own(jobs: Jobs) -> None:
 
 
 @pytest.mark.full
-def test_scancel_ends_it_in_order(jobs: Jobs) -> None:
-    number = jobs.submit("check.sbatch", *ENDLESS)
+def test_nodes_of_different_thread_counts(jobs: Jobs) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("needs two processors")
+    job = jobs.run("check.sbatch", *SMALL, "threads=null", options=TWO_NODES)
+    assert (job.state, job.code, job.signal) == ("FAILED", 2, 0), jobs.told(job.id)
+    threads = len(os.sched_getaffinity(0))
+    assert f"environment.threads is {threads} on node 0 (n1) and 1 on node 1 (n2)" in jobs.told(job.id).replace(
+        "\n", " "
+    )
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("options", [(), TWO_NODES])
+def test_scancel_ends_it_in_order(jobs: Jobs, options: tuple[str, ...]) -> None:
+    number = jobs.submit("check.sbatch", *ENDLESS, options=options)
     jobs.await_steps(number)
     jobs.cluster.call("scancel", number)
     assert jobs.cluster.wait(number, timeout_s=60).state == "CANCELLED"
