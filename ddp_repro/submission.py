@@ -14,6 +14,7 @@ from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.overrides import quoted
 from ddp_repro.report.summary import Row
 from ddp_repro.report.terminal import print_error
+from ddp_repro.run.driver import Interrupted
 from ddp_repro.sweep import Sweep, not_judged, row_of, tell
 from ddp_repro.trace.document import read_json, write_json
 from ddp_repro.trace.layout import SummaryFiles
@@ -67,6 +68,9 @@ def run_there(sweep: Sweep, submit: Callable[[There], None]) -> ExitCode:
         submit(There(command=sweep.command, arguments=arguments, files=absolute))
     except ReproError as error:
         print_error(error)
+    except Interrupted as stop:
+        told = f"interrupted by {stop.signal_name}: the runs that were submitted go on."
+        print_error(ReproError(told, hint="Where they are jobs of Slurm, scancel ends them."))
     return tell(sweep, [_row(sweep, number) for number in range(len(sweep.jobs))])
 
 
