@@ -15,6 +15,7 @@ Bits = npt.NDArray[Any]
 
 _SPEC: Final = re.compile(r"(\w+)\[([\d,]*)\]")
 _TOLD: Final = 5  # elements that are told one by one
+_POWERS: Final = np.left_shift(np.uint64(1), np.arange(64, dtype=np.uint64))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,6 +97,7 @@ def distance_of(a: Stored, b: Stored) -> Distance | None:
         max_rel=relative,
         nans=len(places) - len(ulps),
         first=tuple(_element(a, kind, (bits_a, bits_b), int(place)) for place in places[:_TOLD]),
+        by_ulp=tuple(np.bincount(np.searchsorted(_POWERS, ulps, side="right")).tolist()) if len(ulps) else (),
     )
 
 

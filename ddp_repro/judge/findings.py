@@ -24,7 +24,8 @@ class Distance:
 
     ``max_ulp`` and ``median_ulp`` are in units in the last place (``None`` where every one of these pairs has a NaN in
     it; ``nans`` counts those). Infinity lies one unit beyond the largest number. ``max_abs`` and ``max_rel`` (of the
-    larger of both) are over pairs of finite numbers. ``first`` are the first elements that differ.
+    larger of both) are over pairs of finite numbers. ``first`` are the first elements that differ. ``by_ulp`` counts
+    pairs of numbers by the bits that their distance takes: 0 units, 1, 2 to 3, 4 to 7, and so on, up to the largest.
     """
 
     max_ulp: int | None
@@ -35,6 +36,7 @@ class Distance:
     max_rel: float | None = None
     nans: int = 0
     first: tuple[Element, ...] = ()
+    by_ulp: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

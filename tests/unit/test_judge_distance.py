@@ -57,6 +57,8 @@ def test_a_walk_by_nextafter_is_as_long_as_its_distance(data: st.DataObject, dty
     if found is not None:
         differing = np.sort(counts[start.view(f"u{kind().itemsize}") != moved.view(f"u{kind().itemsize}")])
         assert found.median_ulp == differing[(len(differing) - 1) // 2]
+        bits = [int(one).bit_length() for one in differing]
+        assert list(found.by_ulp) == [bits.count(number) for number in range(max(bits) + 1)]
 
 
 @given(st.integers(0, 0x7F80), st.integers(0, 0x7F80), st.booleans(), st.booleans())
@@ -100,6 +102,7 @@ def test_infinity_is_one_step_beyond_the_largest_number() -> None:
 def test_a_nan_has_no_distance_and_is_counted() -> None:
     found = apart([math.nan, 1.0, 2.0], [1.0, np.nextafter(np.float32(1), np.float32(2)), math.nan])
     assert (found.max_ulp, found.median_ulp, found.nans, found.elements) == (1, 1, 2, 3)
+    assert found.by_ulp == (0, 1)
     assert apart([math.nan], [1.0]).max_ulp is None
 
 

@@ -3,7 +3,7 @@
 import json
 import math
 import re
-from dataclasses import replace
+from dataclasses import asdict, replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from ddp_repro.errors import ReproError
-from ddp_repro.judge.distance import distance_between, ulps_between
-from ddp_repro.judge.findings import Variant
+from ddp_repro.judge.distance import distance_between, distance_of, ulps_between
+from ddp_repro.judge.findings import Distance, Variant
 from ddp_repro.judge.judgement import Rules, judge
 from ddp_repro.report.html.axis import axis
 from ddp_repro.report.html.curves import thinned
@@ -27,6 +27,7 @@ from ddp_repro.report.verdict import Context, verdict_document
 from ddp_repro.trace.document import write_json
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.layout import RunFolder
+from ddp_repro.trace.tensors import Stored
 from tests.unit.synthetic import Ranks, Script, Writing, changed, from_step, launch_of, ranks, write_launch
 
 SCRIPT = Script(world_size=3)
@@ -417,6 +418,39 @@ def test_the_distance_of_losses_is_told_in_ulp() -> None:
     source = page_of(launches, verdict)
     assert "1 ULP at most, 1 of 1 element" in source
     assert "largest distance of two losses, in ULP" in source.replace("Largest", "largest")
+
+
+def with_distance(distance: Distance) -> str:
+    launches = [launch_of(CLEAN, index=0), launch_of(DIVERGED, index=1)]
+    verdict = verdict_on(launches)
+    verdict["findings"][0]["distance"] = json.loads(json.dumps(asdict(distance)))
+    return page_of(launches, verdict)
+
+
+def test_the_elements_that_differ_are_told_and_drawn() -> None:
+    a = np.ones(64, np.float32)
+    b = a.copy()
+    b[:40], b[40:45] = np.nextafter(np.float32(1), np.float32(2)), 2.0
+    found = distance_of(*(Stored(dtype="F32", shape=(8, 8), data=one.tobytes()) for one in (a, b)))
+    assert found is not None
+    source = with_distance(found)
+    assert "8,388,608 ULP at most, 1 in the median, 45 of 64 elements, 1 at most, 0.5 relative" in source
+    assert "[0, 4]" in source
+    assert source.count("0x3f800001") == 5
+    rows = re.findall(r'<th scope="row">([^<]*ULP)</th><td class="number">(\d+)</td>.*?<rect width="(\d+)"', source)
+    assert (rows[0], rows[-1], len(rows)) == (
+        ("1 ULP", "40", "100"),
+        ("8,388,608 to 16,777,215 ULP", "5", "12"),
+        24,
+    )
+
+
+def test_a_distance_of_one_element_that_is_no_number_is_told() -> None:
+    found = distance_between("float32[]", math.nan, 1.0)
+    assert found is not None
+    source = with_distance(found)
+    assert "1 of 1 element; 1 pair with a NaN" in source
+    assert 'class="bars"' not in source
 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])

@@ -17,17 +17,23 @@ _TOP: Final = {
 }  # fmt: skip
 _LONGEST: Final = 2000
 _SENTENCE: Final = 400
+_BARS_FROM: Final = 2  # one element needs no picture
 
 Found = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FindingTold:
-    """One finding as a page shows it: ``place`` in words, ``more`` the keys that have no place of their own."""
+    """One finding as a page shows it: ``place`` in words, ``more`` the keys that have no place of their own.
+
+    ``bars`` are the elements that differ, by how far they are apart: the distance in words, how many, and their share
+    of the longest bar in percent.
+    """
 
     found: Found
     place: str
     distance: str
+    bars: list[tuple[str, int, int]]
     more: list[tuple[str, str]]
 
 
@@ -69,16 +75,41 @@ def place(found: Found) -> str:
 
 def told(found: Found) -> FindingTold:
     """Return a finding as it is shown."""
-    apart = found["distance"]
-    distance = ""
-    if apart:
-        of = counted(apart["of"], "element")
-        distance = f"{apart['max_ulp']:,} ULP at most, {apart['elements']:,} of {of}"
     more = [("names", ", ".join(found["names"]))] if len(found["names"]) > 1 else []
     more += [(key, in_json(value)) for key, value in found.items() if key not in _SHOWN and value not in (None, [], {})]
     return FindingTold(
-        found=found, place=place(found), distance=distance, more=[(key, cut(text, _LONGEST)) for key, text in more]
+        found=found,
+        place=place(found),
+        distance=_distance(found["distance"]) if found["distance"] else "",
+        bars=_bars(found["distance"] or {}),
+        more=[(key, cut(text, _LONGEST)) for key, text in more],
     )
+
+
+def _distance(apart: Found) -> str:
+    """Return how far two values are apart; each part that the verdict has."""
+    parts = [] if apart["max_ulp"] is None else [f"{apart['max_ulp']:,} ULP at most"]
+    if apart["elements"] > 1 and apart["median_ulp"] is not None:
+        parts.append(f"{apart['median_ulp']:,} in the median")
+    parts.append(f"{apart['elements']:,} of {counted(apart['of'], 'element')}")
+    if apart["max_abs"] is not None:
+        parts.append(f"{apart['max_abs']:.3g} at most")
+    if apart["max_rel"] is not None:
+        parts.append(f"{apart['max_rel']:.3g} relative")
+    return ", ".join(parts) + (f"; {counted(apart['nans'], 'pair')} with a NaN" if apart["nans"] else "")
+
+
+def _bars(apart: Found) -> list[tuple[str, int, int]]:
+    """Return the bars of a distance of several elements, without the empty ones at the beginning."""
+    counts = apart.get("by_ulp") or []
+    if sum(counts) < _BARS_FROM:
+        return []
+    first = next(at for at, count in enumerate(counts) if count)
+    return [(_ulps(at), count, round(100 * count / max(counts))) for at, count in enumerate(counts) if at >= first]
+
+
+def _ulps(bits: int) -> str:
+    return f"{bits} ULP" if bits < 2 else f"{2 ** (bits - 1):,} to {2**bits - 1:,} ULP"
 
 
 def other_keys(verdict: Mapping[str, Any]) -> list[tuple[str, str]]:
