@@ -30,6 +30,7 @@ class Drivers:
     extra: Sequence[Mapping[str, str]] = ()
     more: Sequence[Sequence[str]] = ()
     absent: int | None = None
+    port: int = PORT
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(8))
     _futures: "list[Future[Done]]" = field(default_factory=list)
 
@@ -94,7 +95,7 @@ class Drivers:
             "LOCAL_WORLD_SIZE": "1",
             "GROUP_WORLD_SIZE": nodes,
             "MASTER_ADDR": self.hosts[0].address,
-            "MASTER_PORT": str(PORT),
+            "MASTER_PORT": str(self.port),
             "TORCHELASTIC_RUN_ID": "test",
             "TORCHELASTIC_RESTART_COUNT": "0",
         }

@@ -214,3 +214,71 @@ def test_a_script_on_such_a_host_is_told_what_to_set(network: Network, tmp_path:
     words = ["nproc=1", "output.dir=run", "workload=script", "workload.path=train.py", "launcher.timeout_s=20"]
     done = ended_within(begin(network, [tmp_path] * 2, *words), 60)
     assert_not_judged(done, "set GLOO_SOCKET_IFNAME=eth0 there")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("stop", ["clean", "kill"])
+def test_a_training_over_two_hosts_is_resumed(network: Network, tmp_path: Path, stop: str) -> None:
+    words = [
+        "nproc=2",
+        "output.dir=run",
+        "workload.size=tiny",
+        "train.max_steps=6",
+        "resume.at=[3]",
+        f"resume.stop={stop}",
+    ]
+    first, second = Drivers(network, "resume", words, [tmp_path] * 2).begin().end()
+    assert (first.code, second.code) == (0, 0), (first, second)
+    assert first.last_line == "REPRODUCIBLE"
+
+
+def test_resume_needs_a_shared_folder(network: Network, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    network.hosts["h2"].mount_own(folder)
+    done = ended_within(Drivers(network, "resume", RUN, [folder] * 2).begin(), 20)
+    assert_not_judged(done, "resume over several nodes needs a folder that all of them see; node 1 (h2) does not")
+
+
+@pytest.mark.full
+def test_a_rank_that_hangs_on_another_node(network: Network, tmp_path: Path) -> None:
+    fault = "workload._target_=planted.endings.hanging_on_rank_1"
+    words = ["nproc=1", "output.dir=run", fault, "launcher.timeout_s=8"]
+    done = ended_within(begin(network, [tmp_path] * 2, *words), 40)
+    assert_not_judged(done, "no step was completed for 8 s", "rank 1: ")
+    assert "waits_for_ever" in RunFolder(tmp_path / "run").launch(0).log(1).read_text()
+
+
+@pytest.mark.full
+def test_nodes_may_differ_in_what_is_allowed(network: Network, tmp_path: Path) -> None:
+    allow = "compare.allow=[environment.variables.MKL_CBWR]"
+    extra: list[Mapping[str, str]] = [{}, {"MKL_CBWR": "COMPATIBLE"}]
+    first, second = begin(network, [tmp_path] * 2, *RUN, allow, extra=extra).end()
+    assert (first.code, second.code) == (0, 0), (first, second)
+    assert first.verdict is not None
+    (found,) = first.verdict["findings"]
+    assert (found["severity"], found["names"]) == ("warning", ["environment.variables.MKL_CBWR"])
+
+
+@pytest.mark.full
+def test_a_second_look_without_a_shared_folder(network: Network, tmp_path: Path) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    network.hosts["h2"].mount_own(folder)
+    fault = "workload._target_=planted.workloads.one_rank_differs_in_backward"
+    words = ["nproc=2", "output.dir=run", "train.max_steps=5", "second_look=true", fault]
+    first, second = begin(network, [folder] * 2, *words).end()
+    assert (first.code, second.code) == (1, 1), (first, second)
+    assert first.verdict is not None
+    assert first.verdict["findings"][0]["ranks"] == [2]
+    assert "second look: " in " ".join(first.verdict["notes"])
+    assert network.hosts["h2"].run("find", str(folder), "-mindepth", "1") == ""
+
+
+@pytest.mark.full
+def test_two_checks_at_once_over_the_same_hosts(network: Network, tmp_path: Path) -> None:
+    words = ["nproc=2", "output.root=runs", *TINY]
+    both = [Drivers(network, "check", words, [tmp_path] * 2, port=port).begin() for port in (29500, 29600)]
+    done = [one for drivers in both for one in drivers.end()]
+    assert [one.code for one in done] == [0, 0, 0, 0], done
+    assert sorted(folder.name for folder in (tmp_path / "runs").iterdir()) == ["0", "1"]

@@ -247,6 +247,7 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     def obey() -> None:
         with suppress(ReproError):
             follower.obey()
+        other.close(linger_s=0.0)
 
     thread = threading.Thread(target=obey)
     thread.start()
@@ -254,7 +255,6 @@ def pair(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Pair]:
     nodes.finish()
     thread.join(10)
     assert not thread.is_alive()
-    other.close(linger_s=0.0)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -264,7 +264,10 @@ def contents(folder: Path) -> dict[str, bytes]:
 def test_without_a_shared_folder_files_are_sent_whole(pair: Pair) -> None:
     folder = pair.launch()
     assert folder.is_relative_to(pair.there)
-    assert not pair.nodes.is_shared(pair.run)
+    with pytest.raises(
+        ReproError, match=r"resume over several nodes needs a folder that all .* node 1 \(h2\) does not"
+    ):
+        pair.nodes.require_shared(pair.run, "resume")
     assert pair.nodes.collected(RECORD, pair.run) == RECORD
     assert contents(pair.run.launch(0).path) == CONTENT
     pair.nodes.finish()
@@ -277,7 +280,7 @@ def test_a_shared_folder_is_found_by_looking(pair: Pair, monkeypatch: pytest.Mon
     monkeypatch.undo()
     folder = pair.launch()
     assert folder == pair.run.launch(0).path.resolve()
-    assert pair.nodes.is_shared(pair.run)
+    pair.nodes.require_shared(pair.run, "resume")
     assert pair.nodes.collected(RECORD, pair.run) == RECORD
     assert contents(folder) == CONTENT
 

@@ -26,11 +26,10 @@ class RunFolders:
     def place(self, order: dict[str, Any]) -> bool:
         """Find the folder of a run, or make one; tell whether it is driver 0's own."""
         run = str(order["run"])
-        for path in (Path(run), Path(str(order["typed"])).absolute()):
-            with suppress(OSError, ValueError):
-                if (path / str(order["probe"])).read_text() == order["secret"]:
-                    self._shared[run] = path
-                    return True
+        with suppress(OSError, ValueError):
+            if (Path(run) / str(order["probe"])).read_text() == order["secret"]:
+                self._shared[run] = Path(run)
+                return True
         own = self.root.absolute() / f".node-{self.node}-{secrets.token_hex(4)}"
         own.mkdir(parents=True)
         self._own[run] = own

@@ -59,14 +59,18 @@ class Nodes:
 
     def share(self, run: RunFolder, order: LaunchOrder, nproc: int) -> DistantShare:
         """Return the ranks of a launch on the other nodes; raises `NodeLostError` where one cannot write."""
-        key = str(run.path.resolve())
-        if key not in self._shared:
-            self._shared[key] = {guest.node: self._probe(guest, run, key) for guest in self.guests}
+        self._place(run)
         return DistantShare(guests=self.guests, here=self.place.called, order=order, nproc=nproc)
 
-    def is_shared(self, run: RunFolder) -> bool:
-        """Tell whether all nodes see this run's folder."""
-        return all(self._shared.get(str(run.path.resolve()), {}).values())
+    def require_shared(self, run: RunFolder, command: str) -> None:
+        """Raise ReproError where a node does not see the folder of a run, at the path that it has here."""
+        unseeing = [guest.called for guest in self.guests if not self._place(run)[guest.node]]
+        if unseeing:
+            raise ReproError(
+                f"{command} over several nodes needs a folder that all of them see; {', '.join(unseeing)} does not see "
+                f"{run.path.resolve()}.",
+                hint="Name one on a shared file system: output.dir=/path/that/all/nodes/have",
+            )
 
     def collected(self, record: LaunchRecord, run: RunFolder) -> LaunchRecord:
         """Return the record of a launch once everything that its ranks wrote lies in its folder here.
@@ -99,12 +103,19 @@ class Nodes:
                 guest.link.wait(0.1)
             guest.link.close()
 
+    def _place(self, run: RunFolder) -> dict[int, bool]:
+        """Return by node whether it sees this folder; the first time, have each node find out."""
+        key = str(run.path.resolve())
+        if key not in self._shared:
+            self._shared[key] = {guest.node: self._probe(guest, run, key) for guest in self.guests}
+        return self._shared[key]
+
     def _probe(self, guest: Guest, run: RunFolder, key: str) -> bool:
         """Tell whether the other node sees this folder: by a file that is put there for it to find."""
         probe, secret = run.path / f".probe-{secrets.token_hex(4)}", secrets.token_hex(16)
         probe.write_text(secret)
         try:
-            order = {"do": "place", "run": key, "typed": str(run.path), "probe": probe.name, "secret": secret}
+            order = {"do": "place", "run": key, "probe": probe.name, "secret": secret}
             return bool(self._ask(guest, order, "shared").says["shared"])
         finally:
             probe.unlink()
@@ -112,7 +123,7 @@ class Nodes:
     def _collect(self, guest: Guest, run: RunFolder, folder: LaunchFolder) -> None:
         key = str(run.path.resolve())
         order = {"run": key, "launch": folder.index}
-        shared = self._shared[key][guest.node]
+        shared = self._place(run)[guest.node]
         if shared and self._are_visible(self._files(guest, order, with_digest=False), folder.path):
             return
         for held in self._files(guest, order, with_digest=True):
