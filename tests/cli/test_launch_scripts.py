@@ -312,3 +312,46 @@ def test_ci_stops_without_an_environment(checkout: Checkout, tmp_path: Path) -> 
     assert done.returncode == 1
     assert "python3 is not here" in done.stderr
     assert done.stderr.endswith("FAILED: the environment could not be set up\n")
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({}, "do not say which host this is"),
+        ({"NNODES": "2"}, "do not say which host this is"),
+        ({"NNODES": "2", "NODE_RANK": "2", "HEAD": "h"}, "do not say which host this is"),
+        ({"NNODES": "two", "NODE_RANK": "0", "HEAD": "h"}, "do not say which host this is"),
+        ({"NNODES": "2", "NODE_RANK": "1"}, "HEAD must name the host of NODE_RANK=0"),
+    ],
+)
+def test_a_host_must_know_its_place(checkout: Checkout, variables: dict[str, str], told: str) -> None:
+    done = checkout.call("check_nodes.sh", "nproc=4", **variables)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert checkout.logged() == []
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_a_host_is_told_its_place_as_torchrun_would(checkout: Checkout, code: int) -> None:
+    names = ("RANK", "WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    checkout.run.write_text(
+        f"if sys.argv[1] == '-c': sys.exit()\nprint(*(os.environ.get(name) for name in {names!r}))\nsys.exit({code})"
+    )
+    done = checkout.call("check_nodes.sh", "nproc=4", NNODES="3", NODE_RANK="2", HEAD="h0", PORT="7")
+    assert (done.returncode, done.stdout) == (code, "2 3 2 3 1 h0 7\n")
+    alone = checkout.call("check_nodes.sh", "nproc=4", NNODES="1", NODE_RANK="0")
+    assert (alone.returncode, alone.stdout) == (code, "None None None None None None None\n")
+
+
+@pytest.mark.parametrize(("code", "shown"), [(0, 0), (1, 0), (2, 2), (3, 3)])
+def test_under_a_batch_script_a_divergence_ends_no_other_host(
+    checkout: Checkout, tmp_path: Path, code: int, shown: int
+) -> None:
+    checkout.run.write_text(f"sys.exit(0 if sys.argv[1] == '-c' else {code})")
+    ended = {node: tmp_path / f"ended-{node}" for node in "01"}
+    for node, file in ended.items():
+        place = {"NNODES": "2", "NODE_RANK": node, "HEAD": "h0"}
+        done = checkout.call("check_nodes.sh", DDP_REPRO_ENDED=str(file), **place)
+        assert done.returncode == shown
+    assert ended["0"].read_text() == f"{code}\n"
+    assert not ended["1"].exists()

@@ -11,11 +11,12 @@ from typing import Any
 import psutil
 import pytest
 
+from ddp_repro.config import CheckConfig
 from ddp_repro.trace.layout import RunFolder
 from ddp_repro.trace.reader import read_trace
 from tests.command import TINY
+from tests.installed import ROOT
 from tests.slurm.cluster import Cluster, Job
-from tests.slurm.conftest import ROOT
 
 pytestmark = [pytest.mark.worlds, pytest.mark.timeout(600)]
 
@@ -162,6 +163,16 @@ def test_the_time_limit_ends_it_in_order(jobs: Jobs) -> None:
     job = jobs.cluster.wait(number, timeout_s=200)
     assert (job.state, job.code, job.signal) == ("FAILED", 2, 0), jobs.told(number)
     assert_stopped(jobs, number, "SIGTERM")
+
+
+@pytest.mark.full
+@pytest.mark.skipif("golden" not in CheckConfig.__dataclass_fields__, reason="check has no goldens yet")
+@pytest.mark.parametrize(("workload", "code"), [("clean", 0), ("unseeded_library", 1)])
+def test_a_regression_check(jobs: Jobs, workload: str, code: int) -> None:
+    words = (*SMALL[2:], f"workload._target_=planted.workloads.{workload}", "train.max_steps=3", "golden.path=golden")
+    assert jobs.run("regression.sbatch", *words).code == 2  # there was none: this launch becomes it
+    job = jobs.run("regression.sbatch", *words)
+    assert job.code == code, jobs.told(job.id)
 
 
 @pytest.mark.full
