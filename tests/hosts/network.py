@@ -28,8 +28,11 @@ def missing() -> str:
     absent = [tool for tool in _TOOLS if shutil.which(tool) is None]
     if absent:
         return f"hosts of their own need {', '.join(absent)}"
-    attempt = subprocess.run(["unshare", "--net", "--uts", "--mount", "true"], capture_output=True, check=False)
-    return "" if attempt.returncode == 0 else f"no namespaces here: {attempt.stderr.decode().strip()}"
+    links = "ip link add name br0 type bridge && ip link add name one type veth peer name other"
+    attempt = subprocess.run(
+        ["unshare", "--net", "--uts", "--mount", "sh", "-c", links], capture_output=True, check=False
+    )
+    return "" if attempt.returncode == 0 else f"no hosts can be made here: {attempt.stderr.decode().strip()}"
 
 
 @dataclass(frozen=True)
@@ -139,7 +142,8 @@ class Network:
         for file, content in (("hosts", hosts), ("resolv", "")):
             (self._folder / f"{name}.{file}").write_text(content)
         script = (
-            'hostname "$0" && mount --bind "$1.hosts" /etc/hosts && mount --bind "$1.resolv" /etc/resolv.conf '
+            'hostname "$0" && mount --bind "$1.hosts" /etc/hosts '
+            '&& { [ ! -e /etc/resolv.conf ] || mount --bind "$1.resolv" /etc/resolv.conf; } '
             '&& : >"$1.ready" && exec sleep infinity'
         )
         unshare = ["setpriv", "--pdeathsig", "KILL", "unshare", "--net", "--uts", "--mount"]

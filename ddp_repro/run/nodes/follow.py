@@ -19,7 +19,7 @@ from ddp_repro.run.nodes.folders import RunFolders
 from ddp_repro.run.nodes.link import Link
 from ddp_repro.run.nodes.meeting import reach
 from ddp_repro.run.nodes.own_name import OwnName, own_name
-from ddp_repro.run.nodes.place import NodePlace
+from ddp_repro.run.nodes.place import NodePlace, version
 from ddp_repro.run.processes import kill
 from ddp_repro.run.rank_command import rank_argv
 from ddp_repro.run.share import Share, ShareCommand, Site
@@ -39,6 +39,7 @@ def follow(place: NodePlace, config: RecordConfig, invocation: Invocation) -> Ex
         names.append(own_name(address, config, os.environ))
         return {
             "host": socket.gethostname(),
+            "version": version(),
             "command": [invocation.command, *invocation.overrides],
             "identity": node_identity(config, os.environ),
             "name": asdict(names[0]),

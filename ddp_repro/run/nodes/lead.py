@@ -19,11 +19,12 @@ from ddp_repro.run.nodes.files import Arriving, Held, is_there
 from ddp_repro.run.nodes.frames import Frame
 from ddp_repro.run.nodes.meeting import Guest, gather
 from ddp_repro.run.nodes.own_name import OwnName, own_name
-from ddp_repro.run.nodes.place import NodePlace
+from ddp_repro.run.nodes.place import NodePlace, version
 from ddp_repro.trace.launch import LaunchRecord, write_launch_record
 from ddp_repro.trace.layout import LaunchFolder, RunFolder
 
 _ANSWER_S: Final = 120.0  # at least, for an answer that needs a disk
+_FINISH_S: Final = 10.0  # for the other drivers to end
 _VISIBLE_S: Final = 10.0  # for a network file system to show what another node wrote
 
 
@@ -97,8 +98,8 @@ class Nodes:
         """Let the other drivers end, with the code of the verdict."""
         for guest in self.guests:
             guest.link.send({"do": "finish", "code": int(self.verdict)})
+        deadline = time.monotonic() + _FINISH_S
         for guest in self.guests:
-            deadline = time.monotonic() + _VISIBLE_S
             while not guest.link.lost and time.monotonic() < deadline:
                 guest.link.wait(0.1)
             guest.link.close()
@@ -200,6 +201,11 @@ def _refuse(nodes: Nodes, config: RecordConfig, invocation: Invocation) -> None:
     for guest in nodes.guests:
         if failed := guest.hello.get("failed"):
             raise ReproError(f"{guest.called}: {failed}", hint=str(guest.hello.get("hint", "")))
+        if guest.hello.get("version") != version():
+            raise ReproError(
+                f"{guest.called} has ddp_repro {guest.hello.get('version')}, {nodes.place.called} has {version()}.",
+                hint="Install the same version on every node.",
+            )
         if guest.hello.get("command") != [invocation.command, *invocation.overrides]:
             raise ReproError(
                 f"{guest.called} was called otherwise than {nodes.place.called}.",

@@ -133,6 +133,20 @@ def _absent(place: NodePlace, guests: dict[int, Guest], timeout_s: float) -> Rep
     )
 
 
+def _await_listener(place: NodePlace, timeout_s: float) -> None:
+    """Wait until the store can be reached: where it cannot, torch itself prints pages."""
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            socket.create_connection((place.address, place.port), timeout=_HELLO_S).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(_RETRY_S)
+        else:
+            return
+
+
 def _with_store(place: NodePlace, timeout_s: float, use: Callable[[Store], object]) -> Store:
     """Return torchrun's store after ``use`` of it.
 
@@ -143,6 +157,8 @@ def _with_store(place: NodePlace, timeout_s: float, use: Callable[[Store], objec
 
     def work() -> None:
         try:
+            if not place.hosts_store:
+                _await_listener(place, timeout_s)
             whole = TCPStore(
                 place.address, place.port, is_master=place.hosts_store, timeout=limit, wait_for_workers=False
             )
@@ -153,13 +169,16 @@ def _with_store(place: NodePlace, timeout_s: float, use: Callable[[Store], objec
         else:
             outcome.put(store)
 
+    began = time.monotonic()
     threading.Thread(target=work, name="ddp_repro-store", daemon=True).start()
     with suppress(queue.Empty):
         found = outcome.get(timeout=timeout_s + _RETRY_S)
         if isinstance(found, Store):
             return found
+    when = f"for {timeout_s:g} s (launcher.timeout_s)"
+    if time.monotonic() - began < timeout_s / 2:
+        when = "before it or its torchrun ended"
     raise ReproError(
-        f"{place.called} heard nothing of driver 0 within {timeout_s:g} s (launcher.timeout_s) at {place.address} "
-        f"port {place.port}.",
+        f"nothing was heard of driver 0 at {place.address} port {place.port} {when}.",
         hint=f"{_EVERYWHERE} What keeps driver 0 away stands in its own output.",
     )

@@ -1,8 +1,12 @@
 """Where a driver stands among those of other nodes, as torchrun told it."""
 
+import importlib.metadata
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Final
+
+_MESSAGES: Final = 1  # version of what drivers say to each other
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,3 +50,12 @@ def node_place(environ: Mapping[str, str]) -> NodePlace:
         attempt=f"{run}/{restart}",
         hosts_store=node == 0 and environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True",
     )
+
+
+def version() -> str:
+    """Return the version of this package, which must be the same on all nodes."""
+    try:
+        installed = importlib.metadata.version("ddp-repro")
+    except importlib.metadata.PackageNotFoundError:  # run from a checkout
+        installed = "not installed"
+    return f"{installed} (messages {_MESSAGES})"
