@@ -5,11 +5,6 @@
 # shellcheck source=launch/environment.sh
 source "$(dirname -- "${BASH_SOURCE[0]}")/../launch/environment.sh"
 
-# Prints where the runs of a night lie. $1: the array's job; then the overrides of all
-night_folder() {
-    printf '%s/nightly-%s\n' "$(last_value output.root runs "${@:2}")" "$1"
-}
-
 # Prints the value that the last of the overrides gives a key, without Hydra's quotes. $1: key, $2: otherwise
 last_value() {
     local key=$1 value=$2 override

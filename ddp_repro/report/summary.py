@@ -152,8 +152,9 @@ def _word(row: Row) -> str:
 
 
 def _cells(rows: Sequence[Row]) -> list[list[str]]:
-    """Return the cells of each row; of the overrides those that not all runs have."""
+    """Return the cells of each row; of the overrides those that not all runs have, where it has others."""
     known = [set(row.overrides) for row in rows if row.overrides]
     shared = set.intersection(*known) if len(known) > 1 else set()
     own = [[override for override in row.overrides if override not in shared] for row in rows]
+    own = [given or list(row.overrides) for given, row in zip(own, rows, strict=True)]
     return [[" ".join(given), _word(row), row.first, row.folder] for row, given in zip(rows, own, strict=True)]

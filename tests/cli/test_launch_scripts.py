@@ -12,6 +12,7 @@ PYTEST = "'-m', 'pytest', '-n', '2', '--dist', 'loadfile'"
 TOOLS = (
     "bash",
     "cat",
+    "date",
     "dirname",
     "find",
     "flock",
@@ -355,3 +356,52 @@ def test_under_a_batch_script_a_divergence_ends_no_other_host(
         assert done.returncode == shown
     assert ended["0"].read_text() == f"{code}\n"
     assert not ended["1"].exists()
+
+
+SBATCH = """#!{python}
+import sys
+open({log!r}, "a").write("sbatch " + repr([word.rpartition("/")[2] for word in sys.argv[1:]]) + "\\n")
+if {refuses!r} in " ".join(sys.argv): sys.exit("no such partition")
+print("7;cluster")
+"""
+
+
+def install_sbatch(checkout: Checkout, refuses: str) -> None:
+    program = SBATCH.format(python=sys.executable, log=str(checkout.log), refuses=refuses)
+    write_program(checkout.bin / "sbatch", program)
+
+
+def test_a_night_is_an_array_and_its_summary(checkout: Checkout, tmp_path: Path) -> None:
+    install_sbatch(checkout, refuses="nothing")
+    words = ("workload=digits", "workload=text seed=1", "--", "nproc=4", f"output.root={tmp_path}/my runs")
+    done = checkout.call("../slurm/nightly.sh", *words, NIGHTLY_SBATCH="--partition=gpu --mem=4G")
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "my runs").iterdir()
+    assert done.stdout == f"job 7: 2 checks; job 7: their summary, in {folder}\n"
+    own = ["workload=digits", "workload=text seed=1"]
+    options = ["--parsable", "--array=0-1", "--partition=gpu", "--mem=4G"]
+    array = [*options, "nightly.sbatch", folder.name, "2", *own, "nproc=4", "my runs"]
+    assert [line for line in checkout.logged() if line.startswith("sbatch")] == [
+        f"sbatch {array!r}",
+        f"sbatch {['--parsable', '--dependency=afterany:7', 'summary.sbatch', folder.name, *own]!r}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "refuses", "told"),
+    [
+        ((), "nothing", "No workload was named"),
+        (("--", "nproc=4"), "nothing", "No workload was named"),
+        (("seed=1",), "--array", "sbatch did not take the checks"),
+        (("seed=1",), "--dependency", "took the checks as job 7, and not their summary"),
+        (("seed=1",), None, "sbatch is not here"),
+    ],
+)
+def test_a_night_that_cannot_be_submitted(
+    checkout: Checkout, tmp_path: Path, words: tuple[str, ...], refuses: str | None, told: str
+) -> None:
+    if refuses is not None:
+        install_sbatch(checkout, refuses)
+    done = checkout.call("../slurm/nightly.sh", *words, *(() if "--" in words else ("--", f"output.root={tmp_path}/r")))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
