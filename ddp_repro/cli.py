@@ -28,7 +28,7 @@ from ddp_repro.run.nodes.place import NodePlace, node_place
 from ddp_repro.submission import There, run_there
 from ddp_repro.sweep import Job, placed, run_here
 
-TWINS = "twins"
+TWINS, CANDIDATE = "twins", "candidate"
 MULTIRUN = ("-m", "--multirun")
 ONE_NODE = ("hydra.launcher.nodes", "hydra.launcher.tasks_per_node")
 _IN_VAIN = "To append to your config use +"  # a key that is added does nothing
@@ -152,8 +152,9 @@ def _sweep(command: Command, composed: "_Composed", invocation: Invocation) -> E
     for job in jobs:
         if not hasattr(job.settings, "output"):
             raise ReproError(f"{command.name} cannot be combined with -m.", hint="Call it once for each value.")
-        if getattr(job.settings, TWINS, None):
-            raise ReproError("twins and -m cannot be combined.", hint="Call check once for each value that -m names.")
+        if _named(job.settings):
+            named = CANDIDATE if getattr(job.settings, CANDIDATE, None) else TWINS
+            raise ReproError(f"{named} and -m cannot be combined.", hint="Call it once for each value that -m names.")
     if not launcher:
         return run_here(placed(command.name, typed, jobs), command.run)
     _try_launcher(command, launcher)
@@ -183,19 +184,27 @@ def _submit(command: Command, typed: list[str], there: There) -> None:
 
 
 def _compose_twins(command: Command, typed: list[str], settings: Any) -> list[Any]:
-    """Return the configurations of the variants that ``twins`` names: the command's own overrides, then theirs."""
-    shared = [argument for argument in typed if not argument.lstrip("+").startswith(f"{TWINS}=")]
-    return [_compose_twin(command, shared, overrides) for overrides in getattr(settings, TWINS, [])]
+    """Return the configurations that ``twins`` or ``candidate`` names: the command's own overrides, then theirs."""
+    shared = [argument for argument in typed if argument.lstrip("+").partition("=")[0] not in (TWINS, CANDIDATE)]
+    return [_compose_twin(command, shared, overrides) for overrides in _named(settings)]
+
+
+def _named(settings: Any) -> list[list[str]]:
+    candidate = getattr(settings, CANDIDATE, [])
+    return [candidate] if candidate else getattr(settings, TWINS, [])
 
 
 def _compose_twin(command: Command, shared: list[str], overrides: list[str]) -> Any:
+    what = CANDIDATE if CANDIDATE in command.schema.__dataclass_fields__ else "twin"
     for override in overrides:
-        if override.startswith("-") or override.partition("=")[0].lstrip("+") == TWINS:
-            raise ReproError(f"{override} cannot stand in a twin.", hint="A twin is a list of overrides: key=value.")
+        if override.startswith("-") or override.partition("=")[0].lstrip("+") in (TWINS, CANDIDATE):
+            raise ReproError(
+                f"{override} cannot stand in a {what}.", hint=f"A {what} is a list of overrides: key=value."
+            )
     try:
         (job,) = _compose(command, [*shared, *overrides]).jobs
     except ReproError as error:
-        raise ReproError(f"the twin [{', '.join(overrides)}]: {error}", hint=error.hint) from None
+        raise ReproError(f"the {what} [{', '.join(overrides)}]: {error}", hint=error.hint) from None
     return job.settings
 
 

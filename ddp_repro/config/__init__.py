@@ -2,19 +2,23 @@
 
 from ddp_repro.config.choices import (
     Backend,
+    Better,
     BoundaryCapture,
     CaptureLevel,
     EpochGuard,
+    GoldenLevel,
     KeptPart,
     Precision,
     Reseed,
     Seeding,
     Stop,
+    Take,
 )
 from ddp_repro.config.commands import (
     CheckConfig,
     CompareConfig,
     CompareRules,
+    GoldenConfig,
     JudgeConfig,
     PageConfig,
     ResumeConfig,
@@ -33,10 +37,12 @@ from ddp_repro.config.launch import (
     RecordConfig,
     TrainConfig,
 )
+from ddp_repro.config.measuring import CostConfig, CostOptions, MetricConfig, SpreadConfig, SpreadOptions
 from ddp_repro.config.summary import SummaryConfig
 
 __all__ = [
     "Backend",
+    "Better",
     "BoundaryCapture",
     "CaptureConfig",
     "CaptureLevel",
@@ -44,12 +50,17 @@ __all__ = [
     "CheckpointConfig",
     "CompareConfig",
     "CompareRules",
+    "CostConfig",
+    "CostOptions",
     "DataConfig",
     "DdpConfig",
     "EpochGuard",
+    "GoldenConfig",
+    "GoldenLevel",
     "JudgeConfig",
     "KeptPart",
     "LauncherConfig",
+    "MetricConfig",
     "OutputConfig",
     "PageConfig",
     "Precision",
@@ -59,8 +70,11 @@ __all__ = [
     "ResumeOptions",
     "RetellConfig",
     "Seeding",
+    "SpreadConfig",
+    "SpreadOptions",
     "Stop",
     "SummaryConfig",
+    "Take",
     "TrainConfig",
     "is_script",
     "load_record_config",

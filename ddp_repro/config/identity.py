@@ -9,7 +9,8 @@ from ddp_repro.config.launch import RecordConfig
 from ddp_repro.workload.script import read_script
 
 OPERATIONAL = (
-    "output", "launches", "twins", "second_look", "compare", "judge", "report", "checkpoint", "resume",
+    "output", "launches", "twins", "second_look", "fail_fast", "compare", "judge", "golden", "report", "checkpoint",
+    "resume", "seeds", "candidate", "metric", "spread", "cost", "capture.timing",
     "capture.boundary", "capture.boundary_at", "capture.keep", "capture.keep_mb", "launcher.timeout_s",
     "launcher.grace_s",
 )  # fmt: skip

@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from ddp_repro.run import rank_state
 from ddp_repro.run.driver import Interrupted
 from ddp_repro.run.elsewhere import Elsewhere
+from ddp_repro.run.following import Following
 from ddp_repro.run.origin import origin, origin_on_nodes
 from ddp_repro.run.ports import reserved_port
 from ddp_repro.run.processes import exit_text, kill
 from ddp_repro.run.progress import Message
-from ddp_repro.run.rank_state import Ending, RankState, ended_before
+from ddp_repro.run.rank_state import Ending, RankState, ended_before, parted_ending
 from ddp_repro.run.share import Share, ShareCommand, Site
 from ddp_repro.trace.launch import LaunchRecord, RankExit, write_launch_record
 from ddp_repro.trace.layout import LaunchFolder
@@ -29,7 +30,8 @@ class WorldPlan:
     """One launch: the command of each of its ``nproc`` ranks a node, their environment, how long a step may take (s).
 
     Until all ranks have started, ``timeout_s`` is at least ``STARTUP_S``. With ``kill_at`` the whole world is killed
-    once rank 0 has done so many optimizer steps. ``elsewhere`` are its ranks on other nodes, where there are any.
+    once rank 0 has done so many optimizer steps. ``following`` reads its traces, and may have it ended early.
+    ``elsewhere`` are its ranks on other nodes, where there are any.
     """
 
     folder: LaunchFolder
@@ -39,7 +41,9 @@ class WorldPlan:
     timeout_s: float
     grace_s: float
     on_step: Callable[[int, int | None], None]
+    on_size: Callable[[int, int | None], None] = lambda _size, _planned: None
     kill_at: int | None = None
+    following: Following | None = None
     elsewhere: Elsewhere | None = None
 
     @property
@@ -88,15 +92,19 @@ class _World:
 
     def start(self) -> None:
         """Start every rank; the port is held as long as the world lasts, since a script joins when it likes."""
-        port, others = self._held.enter_context(reserved_port()), self._elsewhere
-        if others is None:
-            self._here.start(Site(port=port))
-            self._ranks += [RankState(process=process) for process in self._here.processes]
-            return
+        port = self._held.enter_context(reserved_port())
+        self._ranks += self._start_on_nodes(port, self._elsewhere) if self._elsewhere is not None else self._start(port)
+        if self._plan.following is not None:
+            self._held.enter_context(self._plan.following)
+
+    def _start(self, port: int) -> list[RankState]:
+        self._here.start(Site(port=port))
+        return [RankState(process=process) for process in self._here.processes]
+
+    def _start_on_nodes(self, port: int, others: Elsewhere) -> list[RankState]:
         distant = others.start(self._mark, port)
         self._here.start(Site(port=port, address=others.address, nodes=others.nodes))
-        self._ranks += [RankState(process=process, where=others.here) for process in self._here.processes]
-        self._ranks += distant
+        return [*(RankState(process=process, where=others.here) for process in self._here.processes), *distant]
 
     def watch(self) -> Ending:
         """Wait until the world ended or must be ended, and say how."""
@@ -104,6 +112,7 @@ class _World:
             self._pump(POLL_S)
             self._here.reap()
             ending = self._lost() or self._killed() or self._failed() or self._hung() or self._finished()
+            ending = ending or self._parted()
             if ending is not None:
                 return ending
 
@@ -137,6 +146,7 @@ class _World:
             ranks=exits,
             seconds=round(seconds, 3),
             id=self._mark,
+            parting=ending.parting,
         )
 
     def _pump(self, wait_s: float) -> None:
@@ -152,6 +162,9 @@ class _World:
             return
         if message.event == "planned":
             self._planned = message.step
+            return
+        if message.event == "size":
+            self._plan.on_size(message.step, self._planned)
             return
         self._ranks[message.rank].take(message)
         if message.event == "error":
@@ -230,6 +243,11 @@ class _World:
         if time.monotonic() - self._teardown_at <= rank_state.TEARDOWN_S:
             return None
         return Ending(notes={n: rank.late_note() for n, rank in enumerate(self._ranks) if rank.is_running})
+
+    def _parted(self) -> Ending | None:
+        """Return the ending where enough is known of a world to end it, and all of its ranks are still training."""
+        found = self._plan.following and self._plan.following.parting()
+        return parted_ending(self._ranks, found) if found and not any(rank.closed for rank in self._ranks) else None
 
     def _release(self) -> None:
         """Let the ranks go that wait for each other to have been observed."""

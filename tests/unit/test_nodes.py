@@ -167,6 +167,9 @@ def test_nodes_that_are_alike_pass_and_others_are_named() -> None:
     ) as told:
         refuse_unlike(nodes, ("software",))
     assert "compare.allow=[hardware.cpu]" in told.value.hint
+    with pytest.raises(ReproError) as told:
+        refuse_unlike(nodes, None)
+    assert "compare" not in told.value.hint
 
 
 @dataclass

@@ -25,14 +25,17 @@ def node_identity(config: RecordConfig, environ: Mapping[str, str]) -> dict[str,
     }
 
 
-def refuse_unlike(identities: Mapping[str, Mapping[str, Any]], allow: Sequence[str]) -> None:
-    """Raise ReproError where nodes, by what they are called, differ in a field that ``allow`` does not name."""
+def refuse_unlike(identities: Mapping[str, Mapping[str, Any]], allow: Sequence[str] | None) -> None:
+    """Raise ReproError where nodes, by what they are called, differ in a field that ``allow`` does not name.
+
+    ``None``: the command has no such key.
+    """
     fields = {node: dict(_flat(identity)) for node, identity in identities.items()}
     names = dict.fromkeys(name for held in fields.values() for name in held)
     differing = {
         name: told
         for name in names
-        if not any(_covers(pattern, name) for pattern in allow)
+        if not any(_covers(pattern, name) for pattern in allow or ())
         and len(told := _by_value({node: held.get(name) for node, held in fields.items()})) > 1
     }
     if not differing:
@@ -41,7 +44,9 @@ def refuse_unlike(identities: Mapping[str, Mapping[str, Any]], allow: Sequence[s
     more = f"; and {len(told) - _NAMED} fields more" if len(told) > _NAMED else ""
     raise ReproError(
         f"the nodes are not alike, and nothing was launched: {'; '.join(told[:_NAMED])}{more}.",
-        hint=f"Use nodes that are alike, or, if these may differ: 'compare.allow=[{','.join(differing)}]'",
+        hint="Use nodes that are alike."
+        if allow is None
+        else f"Use nodes that are alike, or, if these may differ: 'compare.allow=[{','.join(differing)}]'",
     )
 
 

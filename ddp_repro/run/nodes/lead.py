@@ -214,7 +214,7 @@ def _refuse(nodes: Nodes, config: RecordConfig, invocation: Invocation) -> None:
     identities = {nodes.place.called: node_identity(config, os.environ)}
     identities |= {guest.called: guest.hello["identity"] for guest in nodes.guests}
     compare = getattr(config, "compare", None)
-    refuse_unlike(identities, compare.allow if compare is not None else ())
+    refuse_unlike(identities, compare.allow if compare is not None else None)
 
 
 def _fields(record: LaunchRecord) -> dict[str, Any]:
