@@ -13,7 +13,7 @@ from ddp_repro.cli import Command, run_command
 from ddp_repro.config import SummaryConfig
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.overrides import quoted
-from ddp_repro.report.summary import overall, print_summary, read_row, write_summary
+from ddp_repro.report.summary import print_summary, read_row, worst, write_summary
 from ddp_repro.run.driver import Invocation
 from ddp_repro.trace.layout import SummaryFiles
 
@@ -39,8 +39,7 @@ def summary(config: SummaryConfig, invocation: Invocation) -> ExitCode:
         rows = [read_row(folder) for folder in folders]
     write_summary(files, rows, invocation.text)
     print_summary(rows, files)
-    verdict = overall(rows)
-    return verdict.exit_code if verdict else ExitCode.REPRODUCIBLE
+    return worst(rows)
 
 
 def _around(folders: list[Path]) -> Path:

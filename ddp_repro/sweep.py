@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from ddp_repro.errors import ExitCode, ReproError, Verdict
-from ddp_repro.report.summary import Row, overall, print_summary, read_row, write_summary
+from ddp_repro.errors import ExitCode, ReproError
+from ddp_repro.report.summary import Row, not_judged_row, print_summary, read_row, worst, write_summary
 from ddp_repro.report.terminal import print_error, print_heading
 from ddp_repro.run.driver import Interrupted, Invocation, was_interrupted
 from ddp_repro.run.place import place_sweep
@@ -91,22 +91,23 @@ def row_of(sweep: Sweep, number: int, code: int) -> Row:
     folder, overrides = sweep.folder(number), sweep.jobs[number].overrides
     if RunFolder(folder).verdict.is_file():
         row = read_row(folder, overrides)
-        is_as_told = row.verdict is not None and row.verdict.exit_code == code
-        return row if is_as_told else not_judged(sweep, number, f"ended with code {code}, and verdict.json says else")
+        return (
+            row
+            if row.code == code
+            else not_judged(sweep, number, f"ended with code {code}, and verdict.json says else")
+        )
     if code == ExitCode.REPRODUCIBLE:
-        return Row(overrides=overrides, verdict=None, first="", folder=str(folder))
+        return Row(overrides=overrides, verdict=None, code=ExitCode.REPRODUCIBLE, first="", folder=str(folder))
     return not_judged(sweep, number, f"ended with code {code} and wrote no verdict.json")
 
 
 def not_judged(sweep: Sweep, number: int, why: str) -> Row:
     """Return the row of a job of which nothing is known but why."""
-    overrides, folder = sweep.jobs[number].overrides, str(sweep.folder(number))
-    return Row(overrides=overrides, verdict=Verdict.NOT_JUDGED, first=why, folder=folder)
+    return not_judged_row(sweep.folder(number), sweep.jobs[number].overrides, why)
 
 
 def tell(sweep: Sweep, rows: Sequence[Row]) -> ExitCode:
     """Write and print the table, and return the worst code."""
     write_summary(sweep.files, rows, sweep.text)
     print_summary(rows, sweep.files)
-    verdict = overall(rows)
-    return verdict.exit_code if verdict else ExitCode.REPRODUCIBLE
+    return worst(rows)

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from ddp_repro.errors import ReproError, Verdict
+from ddp_repro.errors import ExitCode, ReproError, Verdict
 from ddp_repro.judge.wording import counted, numbered
 from ddp_repro.report.screen import printable
 from ddp_repro.report.terminal import VERDICT_STYLES
@@ -21,41 +21,65 @@ from ddp_repro.trace.layout import RunFolder, SummaryFiles
 
 SCHEMA_VERSION: Final = 1
 COLUMNS: Final = ("overrides", "verdict", "first finding", "run")
-_WORST_FIRST: Final = (Verdict.DIVERGED, Verdict.NOT_JUDGED, Verdict.REPRODUCIBLE)
+RECORDED: Final = "recorded"
+_WORST_FIRST: Final = (ExitCode.DIVERGED, ExitCode.NOT_JUDGED, ExitCode.REPRODUCIBLE)
+_STYLES: Final = {verdict.exit_code: style for verdict, style in VERDICT_STYLES.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Row:
-    """One run; ``verdict`` is ``None`` for one that was recorded and not judged, ``first`` says why it is not 0."""
+    """One run: its verdict, or what a measuring command ended with, and the exit code that stands for it.
+
+    ``verdict`` is ``None`` for one that was recorded and not judged. ``first`` is its first finding, or why it was not
+    judged, or what was measured.
+    """
 
     overrides: tuple[str, ...]
-    verdict: Verdict | None
+    verdict: str | None
+    code: ExitCode
     first: str
     folder: str
+
+    @property
+    def word(self) -> str:
+        """Return what stands in the table."""
+        return self.verdict or RECORDED
 
 
 def read_row(folder: Path, overrides: Sequence[str] | None = None) -> Row:
     """Return what a run's ``verdict.json`` says; without one that can be read the run is NOT_JUDGED, and says why."""
     try:
         document = read_json(RunFolder(folder).verdict)
-        verdict = Verdict(document["verdict"])
-        first = "" if verdict is Verdict.REPRODUCIBLE else _first(document)
+        verdict, code = _ended_with(document)
+        first = "" if verdict == Verdict.REPRODUCIBLE else _first(document)
         told = tuple(_overrides(document)) if overrides is None else tuple(overrides)
     except ReproError as error:
-        return _not_judged(folder, overrides, str(error))
+        return not_judged_row(folder, overrides or (), str(error))
     except (KeyError, TypeError, ValueError, AttributeError) as error:
-        return _not_judged(folder, overrides, f"its verdict.json is not one of this project ({error!r})")
-    return Row(overrides=told, verdict=verdict, first=first, folder=str(folder))
+        return not_judged_row(folder, overrides or (), f"its verdict.json is not one of this project ({error!r})")
+    return Row(overrides=told, verdict=verdict, code=code, first=first, folder=str(folder))
 
 
-def _not_judged(folder: Path, overrides: Sequence[str] | None, why: str) -> Row:
-    return Row(overrides=tuple(overrides or ()), verdict=Verdict.NOT_JUDGED, first=why, folder=str(folder))
+def not_judged_row(folder: Path, overrides: Sequence[str], why: str) -> Row:
+    """Return the row of a run of which nothing is known but why."""
+    verdict = Verdict.NOT_JUDGED
+    return Row(overrides=tuple(overrides), verdict=verdict.value, code=verdict.exit_code, first=why, folder=str(folder))
+
+
+def _ended_with(document: dict[str, Any]) -> tuple[str, ExitCode]:
+    """Return the word and its code; measuring commands have words of their own."""
+    if "kind" in document:
+        return str(document["verdict"]), ExitCode(document["exit_code"])
+    verdict = Verdict(document["verdict"])
+    return verdict.value, verdict.exit_code
 
 
 def _first(document: dict[str, Any]) -> str:
     """Return the reason of a run that was not judged, or the place and the name of its first error."""
     if document["verdict"] == Verdict.NOT_JUDGED and document["problems"]:
         return str(document["problems"][0])
+    if "kind" in document:
+        return str(document["sentence"])
     errors = [finding for finding in document["findings"] if finding["severity"] == "error"]
     if not errors:
         return "no reason stands in its verdict.json"
@@ -76,28 +100,30 @@ def _overrides(document: dict[str, Any]) -> list[str]:
     return [word for word in words if "=" in word and not word.startswith(("-", "output."))]
 
 
-def overall(rows: Sequence[Row]) -> Verdict | None:
-    """Return the worst verdict: a difference that was found outweighs a run that was not judged.
+def worst(rows: Sequence[Row]) -> ExitCode:
+    """Return the worst code: 1, something that was found, before 2, before 0; no rows at all are NOT_JUDGED."""
+    codes = [row.code for row in rows]
+    return next((code for code in _WORST_FIRST if code in codes), ExitCode.NOT_JUDGED)
 
-    ``None`` where all runs were recorded and none judged; no rows at all are NOT_JUDGED.
-    """
-    verdicts = [row.verdict for row in rows]
-    worst = next((verdict for verdict in _WORST_FIRST if verdict in verdicts), None)
-    return worst if rows else Verdict.NOT_JUDGED
+
+def overall(rows: Sequence[Row]) -> str | None:
+    """Return the word of the first row with the worst code; ``None`` where all runs were only recorded."""
+    words = [row.verdict for row in rows if row.code is worst(rows) and row.verdict is not None]
+    return next(iter(words), None if rows else Verdict.NOT_JUDGED.value)
 
 
 def summary_document(rows: Sequence[Row], command: str) -> dict[str, Any]:
     """Return the content of ``summary.json``, plain JSON types only."""
-    verdict = overall(rows)
     return {
         "schema": SCHEMA_VERSION,
-        "verdict": verdict.value if verdict else None,
-        "exit_code": int(verdict.exit_code) if verdict else 0,
+        "verdict": overall(rows),
+        "exit_code": int(worst(rows)),
         "command": command,
         "runs": [
             {
                 "overrides": list(row.overrides),
-                "verdict": row.verdict.value if row.verdict else None,
+                "verdict": row.verdict,
+                "exit_code": int(row.code),
                 "first": row.first,
                 "folder": row.folder,
             }
@@ -130,7 +156,7 @@ def print_summary(rows: Sequence[Row], files: SummaryFiles | None) -> None:
     for column in COLUMNS:
         table.add_column(column, overflow="fold")
     for row, cells in zip(rows, _cells(rows), strict=True):
-        style = "" if row.verdict is None or console.no_color else VERDICT_STYLES[row.verdict]
+        style = "" if row.verdict is None or console.no_color else _STYLES[row.code]
         texts = [Text(printable(cell)) for cell in cells]
         texts[1].stylize(style)
         table.add_row(*texts)
@@ -139,16 +165,12 @@ def print_summary(rows: Sequence[Row], files: SummaryFiles | None) -> None:
     console.print(Text(printable(f"{_counts(rows)}{written}")), soft_wrap=True)
     verdict = overall(rows)
     if verdict is not None:
-        console.print(Text(verdict.value, style="" if console.no_color else VERDICT_STYLES[verdict]))
+        console.print(Text(printable(verdict), style="" if console.no_color else _STYLES[worst(rows)]))
 
 
 def _counts(rows: Sequence[Row]) -> str:
-    counts = Counter(_word(row) for row in rows)
+    counts = Counter(row.word for row in rows)
     return f"{counted(len(rows), 'run')}: " + ", ".join(f"{count} {word}" for word, count in counts.items())
-
-
-def _word(row: Row) -> str:
-    return row.verdict.value if row.verdict else "recorded"
 
 
 def _cells(rows: Sequence[Row]) -> list[list[str]]:
@@ -157,4 +179,4 @@ def _cells(rows: Sequence[Row]) -> list[list[str]]:
     shared = set.intersection(*known) if len(known) > 1 else set()
     own = [[override for override in row.overrides if override not in shared] for row in rows]
     own = [given or list(row.overrides) for given, row in zip(own, rows, strict=True)]
-    return [[" ".join(given), _word(row), row.first, row.folder] for row, given in zip(rows, own, strict=True)]
+    return [[" ".join(given), row.word, row.first, row.folder] for row, given in zip(rows, own, strict=True)]
