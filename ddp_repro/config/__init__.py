@@ -41,6 +41,7 @@ from ddp_repro.config.launch import (
     TrainConfig,
 )
 from ddp_repro.config.measuring import CostConfig, CostOptions, MetricConfig, SpreadConfig, SpreadOptions
+from ddp_repro.config.summary import SummaryConfig
 from ddp_repro.config.surveying import SurveyConfig, SurveyOptions
 
 __all__ = [
@@ -82,6 +83,7 @@ __all__ = [
     "SpreadConfig",
     "SpreadOptions",
     "Stop",
+    "SummaryConfig",
     "SurveyConfig",
     "SurveyOptions",
     "Take",

@@ -12,7 +12,7 @@ from ddp_repro.report.verdict import finding_document
 from ddp_repro.trace.document import write_json
 from ddp_repro.trace.layout import RunFolder
 
-SCHEMA = 1
+SCHEMA = "bisect/1"
 KIND = "bisect"
 
 

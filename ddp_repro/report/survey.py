@@ -10,7 +10,7 @@ from ddp_repro.report.terminal import print_paragraphs
 from ddp_repro.trace.document import write_json
 from ddp_repro.trace.layout import RunFolder
 
-SCHEMA = 1
+SCHEMA = "survey/1"
 KIND = "survey"
 
 

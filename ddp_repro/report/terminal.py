@@ -18,7 +18,11 @@ from ddp_repro.trace.launch import Launch
 
 _LINES: Final = 22  # of 24: the verdict's own line and the prompt follow
 _NARROWEST: Final = 40
-_STYLES: Final = {Verdict.REPRODUCIBLE: "bold green", Verdict.DIVERGED: "bold red", Verdict.NOT_JUDGED: "bold yellow"}
+VERDICT_STYLES: Final = {
+    Verdict.REPRODUCIBLE: "bold green",
+    Verdict.DIVERGED: "bold red",
+    Verdict.NOT_JUDGED: "bold yellow",
+}
 _MEANING: Final = {
     Verdict.REPRODUCIBLE: "every observation was there and equal, and no invariant was broken",
     Verdict.DIVERGED: "a difference or a broken invariant was found",
@@ -41,7 +45,7 @@ def print_error(error: ReproError) -> None:
 
 def print_verdict(verdict: Verdict) -> None:
     """Print the verdict alone to stdout."""
-    _print(Console(highlight=False), verdict.value, _STYLES[verdict])
+    _print(Console(highlight=False), verdict.value, VERDICT_STYLES[verdict])
 
 
 def print_recorded(launch: Launch) -> None:
@@ -49,6 +53,11 @@ def print_recorded(launch: Launch) -> None:
     rows = sum(len(trace) for trace in launch.traces.values())
     told = f"recorded {counted(rows, 'observation')} of {counted(len(launch.traces), 'rank')} in {launch.path}"
     _print(Console(highlight=False), told, "")
+
+
+def print_heading(text: str) -> None:
+    """Print to stdout which of several runs follows."""
+    _print(Console(highlight=False), text, "bold")
 
 
 def print_written(path: Path) -> None:
@@ -73,7 +82,7 @@ def render(judgement: Judgement, context: Context, console: Console) -> None:
     """Print the report to ``console``, without markup, and plain where it is no terminal or ``NO_COLOR`` is set."""
     for line in report_lines(judgement, context, width=_width(console), height=_height(console)):
         _print(console, f"{line.label:<{LABEL_WIDTH}}{line.text}".rstrip(), line.style)
-    _print(console, judgement.verdict.value, _STYLES[judgement.verdict])
+    _print(console, judgement.verdict.value, VERDICT_STYLES[judgement.verdict])
 
 
 def _width(console: Console) -> int:
@@ -106,7 +115,9 @@ def _headline(judgement: Judgement) -> Paragraph:
     launches = f"{counted(len(judgement.folders), 'launch')}{_ended(judgement)}"
     seen = f"{launches}, {counted(judgement.observations, 'observation')}"
     text = f"{_MEANING[judgement.verdict]} ({seen})"
-    return Paragraph(label="verdict", text=f"{judgement.verdict.value}: {text}", style=_STYLES[judgement.verdict])
+    return Paragraph(
+        label="verdict", text=f"{judgement.verdict.value}: {text}", style=VERDICT_STYLES[judgement.verdict]
+    )
 
 
 def _ended(judgement: Judgement) -> str:

@@ -71,6 +71,11 @@ def catch_signals(environ: Mapping[str, str]) -> None:
         end_with_parent(signal.SIGTERM)
 
 
+def was_interrupted() -> bool:
+    """Tell whether this process was told to stop, after `catch_signals`."""
+    return signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
 def end_with_parent(signum: int) -> None:
     """Have the kernel send ``signum`` to this process when its parent dies (Linux; elsewhere nothing happens)."""
     _prctl(PR_SET_PDEATHSIG, signum)

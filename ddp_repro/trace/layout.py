@@ -138,6 +138,31 @@ class RunFolder:
         return [file for file in (*fixed, *sorted(self.path.glob("config-[0-9]*.yaml"))) if file.exists()]
 
 
+@dataclass(frozen=True, slots=True)
+class SummaryFiles:
+    """The files that tell of several runs at once, in a folder that holds them all, or anywhere."""
+
+    path: Path
+
+    @property
+    def document(self) -> Path:
+        """The verdicts, for machines."""
+        return self.path / "summary.json"
+
+    @property
+    def table(self) -> Path:
+        """The same as a table in Markdown."""
+        return self.path / "summary.md"
+
+    def outcome(self, number: int) -> Path:
+        """Return how run ``number`` ended, written where it ran elsewhere."""
+        return self.path / f"{number}.json"
+
+    def run(self, number: int) -> RunFolder:
+        """Return the folder of run ``number`` (from 0), where the runs lie beside these files."""
+        return RunFolder(self.path / str(number))
+
+
 def _entries(folder: Path) -> list[Path]:
     return list(folder.iterdir()) if folder.is_dir() else []
 

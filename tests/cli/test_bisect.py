@@ -63,7 +63,7 @@ def test_a_culprit_among_a_script_s_arguments_is_found_and_told(tmp_path: Path) 
     more, other = FLAGS["hook"]
     done = bisect(tmp_path, "workers", factor, other, SLOW, arguments=f"{arguments} {more}")
     verdict = assert_found(done, "workers")
-    assert (verdict["schema"], verdict["kind"]) == (1, "bisect")
+    assert (verdict["schema"], verdict["kind"]) == ("bisect/1", "bisect")
     assert verdict["culprits"][0]["overrides"] == ['workload.args="--workers 2 --hook --planted workers --workers 0"']
     assert verdict["left_out"]["compile"].startswith("the script's own")
     assert "bisect.skip names it" in verdict["left_out"]["distributed"]

@@ -28,7 +28,7 @@ def test_a_script_s_offenders_are_listed_and_can_be_accepted(tmp_path: Path) -> 
     assert (done.code, done.last_line) == (1, "DIVERGED"), done.stdout + done.stderr
     assert done.verdict is not None
     refused, unknown = done.verdict["offenders"]
-    assert (done.verdict["schema"], done.verdict["kind"]) == (1, "survey")
+    assert (done.verdict["schema"], done.verdict["kind"]) == ("survey/1", "survey")
     assert (refused["operator"], refused["kind"], refused["source"]) == (
         "aten::put_", "no deterministic form", line("put_("),
     )  # fmt: skip
