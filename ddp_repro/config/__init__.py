@@ -2,6 +2,7 @@
 
 from ddp_repro.config.choices import (
     Backend,
+    Better,
     BoundaryCapture,
     CaptureLevel,
     EpochGuard,
@@ -11,6 +12,7 @@ from ddp_repro.config.choices import (
     Reseed,
     Seeding,
     Stop,
+    Take,
 )
 from ddp_repro.config.commands import (
     CheckConfig,
@@ -35,9 +37,11 @@ from ddp_repro.config.launch import (
     RecordConfig,
     TrainConfig,
 )
+from ddp_repro.config.measuring import CostConfig, CostOptions, MetricConfig, SpreadConfig, SpreadOptions
 
 __all__ = [
     "Backend",
+    "Better",
     "BoundaryCapture",
     "CaptureConfig",
     "CaptureLevel",
@@ -45,6 +49,8 @@ __all__ = [
     "CheckpointConfig",
     "CompareConfig",
     "CompareRules",
+    "CostConfig",
+    "CostOptions",
     "DataConfig",
     "DdpConfig",
     "EpochGuard",
@@ -53,6 +59,7 @@ __all__ = [
     "JudgeConfig",
     "KeptPart",
     "LauncherConfig",
+    "MetricConfig",
     "OutputConfig",
     "PageConfig",
     "Precision",
@@ -62,7 +69,10 @@ __all__ = [
     "ResumeOptions",
     "RetellConfig",
     "Seeding",
+    "SpreadConfig",
+    "SpreadOptions",
     "Stop",
+    "Take",
     "TrainConfig",
     "is_script",
     "load_record_config",

@@ -78,3 +78,18 @@ class GoldenLevel(Enum):
 
     step = "step"
     full = "full"
+
+
+class Better(Enum):
+    """Which way a metric is better."""
+
+    higher = "higher"
+    lower = "lower"
+
+
+class Take(Enum):
+    """Which of the values that a launch gave of its metric counts."""
+
+    last = "last"
+    max = "max"
+    min = "min"

@@ -26,6 +26,8 @@ class CaptureConfig:
     ``steps`` are the first and the last step (optimizer steps done before it) whose modules and operators are observed;
     empty: all. Their rows take at most ``limit_mb`` a rank. ``keep`` says of which part of those steps operators'
     tensors are kept in files, within ``keep_mb`` a step and rank (both in MiB).
+
+    With ``timing`` each rank leaves when its steps ended and how much memory it took, in ``rank-<r>.timing.json``.
     """
 
     level: CaptureLevel = CaptureLevel.step
@@ -35,6 +37,7 @@ class CaptureConfig:
     keep_mb: int = 256
     boundary: BoundaryCapture = BoundaryCapture.none
     boundary_at: list[int] = field(default_factory=list)
+    timing: bool = False
 
 
 @dataclass(kw_only=True)

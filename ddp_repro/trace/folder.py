@@ -39,6 +39,7 @@ _LAUNCH_FILES: Final = (
     "rank-*.log",
     "rank-*.identity.json",
     "rank-*.final.json",
+    "rank-*.timing.json",
     "rank-*.step-*.safetensors",
 )
 
