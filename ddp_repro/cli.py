@@ -5,8 +5,9 @@ import io
 import os
 import sys
 import traceback
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, is_dataclass
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 import hydra
@@ -21,6 +22,7 @@ from ddp_repro.errors import ExitCode, ReproError, Verdict
 from ddp_repro.overrides import as_meant, how_to_write
 from ddp_repro.report.terminal import print_error, print_verdict
 from ddp_repro.run.driver import Interrupted, Invocation, catch_signals, refuse_several_drivers
+from ddp_repro.run.nodes.place import NodePlace, node_place
 
 TWINS, CANDIDATE = "twins", "candidate"
 _IN_VAIN = "To append to your config use +"  # a key that is added does nothing
@@ -28,11 +30,15 @@ _IN_VAIN = "To append to your config use +"  # a key that is added does nothing
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Command:
-    """A command's name, the dataclass of its configuration, and what it does; the function returns an exit code."""
+    """A command's name, the dataclass of its configuration, and what it does; the function returns an exit code.
+
+    One that ``spans_nodes`` can be started on several nodes by torchrun, one driver on each.
+    """
 
     name: str
     schema: type[Any]
     run: Callable[[Any, Invocation], ExitCode]
+    spans_nodes: bool = False
 
 
 def run_command(command: Command) -> None:
@@ -41,26 +47,69 @@ def run_command(command: Command) -> None:
 
 
 def _guarded(command: Command) -> ExitCode:
+    place = NodePlace()
     try:
         refuse_several_drivers(os.environ)
+        place = node_place(os.environ)
         catch_signals(os.environ)
-        return _compose_and_run(command)
+        return _compose_and_run(command) if place.nodes == 1 else _on_nodes(command, place)
     except ReproError as error:
-        print_error(error)
+        _tell(error, place)
     except Interrupted as stop:
-        print_error(ReproError(f"interrupted by {stop.signal_name}; every process of the run was ended."))
+        _tell(ReproError(f"interrupted by {stop.signal_name}; every process of the run was ended."), place)
     except Exception:  # noqa: BLE001  a crash must end with 2: 1 is kept for a difference that was found
         traceback.print_exc()
-    print_verdict(Verdict.NOT_JUDGED)
+    if place.node == 0:
+        print_verdict(Verdict.NOT_JUDGED)
     return ExitCode.NOT_JUDGED
 
 
+def _tell(error: ReproError, place: NodePlace) -> None:
+    """Print what is wrong; of several nodes, the one that speaks is named where it is not the one that judges."""
+    print_error(ReproError(f"{place.called}: {error}", hint=error.hint) if place.node else error)
+
+
 def _compose_and_run(command: Command) -> ExitCode:
+    composed, invocation = _composed(command)
+    return worst([command.run(settings, invocation) for settings in composed])
+
+
+def _on_nodes(command: Command, place: NodePlace) -> ExitCode:
+    """Run the command with one driver on each node: driver 0 decides and tells, the others do what it says."""
+    if not command.spans_nodes:
+        if place.node:
+            return ExitCode.NOT_JUDGED
+        raise ReproError(
+            f"{command.name} runs on one node, and torchrun started it on {place.nodes}.",
+            hint="Use torchrun --nnodes 1.",
+        )
+    from ddp_repro.run.nodes.follow import excuse, follow  # noqa: PLC0415  torch, which not every command needs
+    from ddp_repro.run.nodes.lead import leading  # noqa: PLC0415
+
+    if place.node == 0:
+        composed, invocation = _composed(command)
+        if not composed:  # --help, --cfg
+            return ExitCode.REPRODUCIBLE
+        with leading(place, composed[0], invocation) as nodes:
+            own = replace(invocation, nodes=nodes)
+            nodes.verdict = worst([command.run(settings, own) for settings in composed])
+        return nodes.verdict
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            composed, invocation = _composed(command)
+    except ReproError as error:
+        excuse(place, error)
+        raise
+    return follow(place, composed[0], invocation) if composed else ExitCode.REPRODUCIBLE
+
+
+def _composed(command: Command) -> tuple[list[Any], Invocation]:
+    """Return the configurations of the command line, and the way in which it was called."""
     typed = sys.argv[1:]
     composed = _compose(command, typed)
     twins = tuple(_compose_twins(command, typed, composed))
-    invocation = Invocation(command=command.name, overrides=tuple(typed), twins=twins)
-    return worst([command.run(settings, invocation) for settings in composed])
+    compose = partial(_compose_once, command, typed)
+    return composed, Invocation(command=command.name, overrides=tuple(typed), twins=twins, compose=compose)
 
 
 def _compose_twins(command: Command, typed: list[str], composed: list[Any]) -> list[Any]:
@@ -93,6 +142,15 @@ def _compose_twin(command: Command, shared: list[str], overrides: list[str]) -> 
     except ReproError as error:
         raise ReproError(f"the {what} [{', '.join(overrides)}]: {error}", hint=error.hint) from None
     return settings
+
+
+def _compose_once(command: Command, typed: list[str], more: Sequence[str]) -> Any:
+    composed = _compose(command, [*typed, *more])
+    if len(composed) != 1:
+        raise ReproError(
+            f"{command.name} and -m cannot be combined.", hint="Call it once for each value that -m names."
+        )
+    return composed[0]
 
 
 def _compose(command: Command, typed: list[str]) -> list[Any]:
