@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from ddp_repro.calling import Checked, check_script
     from ddp_repro.errors import ReproError
     from ddp_repro.run.checkpoint.loading import load_checkpoint
     from ddp_repro.run.checkpoint.progress import Progress, Restored
@@ -19,12 +20,14 @@ if TYPE_CHECKING:
     from ddp_repro.workload.definition import LoaderRequest, Workload
 
 __all__ = [
+    "Checked",
     "LoaderRequest",
     "Progress",
     "ReproError",
     "Restored",
     "Workload",
     "apply_determinism",
+    "check_script",
     "generator",
     "load_checkpoint",
     "make_loader",
@@ -35,12 +38,14 @@ __all__ = [
 ]
 
 _HOME = {
+    "Checked": "ddp_repro.calling",
     "LoaderRequest": "ddp_repro.workload.definition",
     "Progress": "ddp_repro.run.checkpoint.progress",
     "ReproError": "ddp_repro.errors",
     "Restored": "ddp_repro.run.checkpoint.progress",
     "Workload": "ddp_repro.workload.definition",
     "apply_determinism": "ddp_repro.run.determinism",
+    "check_script": "ddp_repro.calling",
     "generator": "ddp_repro.run.root_seed",
     "load_checkpoint": "ddp_repro.run.checkpoint.loading",
     "make_loader": "ddp_repro.run.data",

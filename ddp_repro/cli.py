@@ -23,7 +23,7 @@ from ddp_repro.overrides import as_meant, how_to_write
 from ddp_repro.report.terminal import print_error, print_verdict
 from ddp_repro.run.driver import Interrupted, Invocation, catch_signals, refuse_several_drivers
 
-TWINS = "twins"
+TWINS, CANDIDATE = "twins", "candidate"
 _IN_VAIN = "To append to your config use +"  # a key that is added does nothing
 
 
@@ -66,24 +66,34 @@ def _compose_and_run(command: Command) -> ExitCode:
 
 
 def _compose_twins(command: Command, typed: list[str], composed: list[Any]) -> list[Any]:
-    """Return the configurations of the variants that ``twins`` names: the command's own overrides, then theirs."""
-    named = [overrides for settings in composed for overrides in getattr(settings, "twins", [])]
+    """Return the configurations that ``twins`` or ``candidate`` names: the command's own overrides, then theirs."""
+    named = [overrides for settings in composed for overrides in _named(settings)]
     if not named:
         return []
     if len(composed) > 1:
-        raise ReproError("twins and -m cannot be combined.", hint="Call check once for each value that -m names.")
-    shared = [argument for argument in typed if not argument.lstrip("+").startswith(f"{TWINS}=")]
+        raise ReproError(
+            f"{TWINS} or {CANDIDATE} and -m cannot be combined.", hint="Call it once for each value that -m names."
+        )
+    shared = [argument for argument in typed if argument.lstrip("+").partition("=")[0] not in (TWINS, CANDIDATE)]
     return [_compose_twin(command, shared, overrides) for overrides in named]
 
 
+def _named(settings: Any) -> list[list[str]]:
+    candidate = getattr(settings, CANDIDATE, [])
+    return [candidate] if candidate else getattr(settings, TWINS, [])
+
+
 def _compose_twin(command: Command, shared: list[str], overrides: list[str]) -> Any:
+    what = CANDIDATE if CANDIDATE in command.schema.__dataclass_fields__ else "twin"
     for override in overrides:
-        if override.startswith("-") or override.partition("=")[0].lstrip("+") == TWINS:
-            raise ReproError(f"{override} cannot stand in a twin.", hint="A twin is a list of overrides: key=value.")
+        if override.startswith("-") or override.partition("=")[0].lstrip("+") in (TWINS, CANDIDATE):
+            raise ReproError(
+                f"{override} cannot stand in a {what}.", hint=f"A {what} is a list of overrides: key=value."
+            )
     try:
         (settings,) = _compose(command, [*shared, *overrides])
     except ReproError as error:
-        raise ReproError(f"the twin [{', '.join(overrides)}]: {error}", hint=error.hint) from None
+        raise ReproError(f"the {what} [{', '.join(overrides)}]: {error}", hint=error.hint) from None
     return settings
 
 

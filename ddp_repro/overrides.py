@@ -6,14 +6,15 @@ import shlex
 CUSTOM_TARGET = "workload._target_="
 OPEN = ("launcher.env.", "bisect.factors.")
 """Keys below which a person adds some of their own."""
-LISTS = ("runs", "compare.allow", "judge.ignore", "bisect.skip", "survey.accept")
-"""Keys that hold a list of texts."""
+LISTS = ("runs", "compare.allow", "judge.ignore", "bisect.skip", "survey.accept", "seeds")
+"""Keys that hold a list of texts, or of numbers."""
+CANDIDATE = "candidate="
 
 
 def as_meant(arguments: list[str]) -> list[str]:
     """Return the arguments with what is short for something written out."""
     opened = [f"++{argument}" if argument.startswith(OPEN) else argument for argument in arguments]
-    return _own_workload(_listed(opened))
+    return _own_workload(_listed([_overrides_quoted(argument) for argument in opened]))
 
 
 def _own_workload(arguments: list[str]) -> list[str]:
@@ -30,6 +31,27 @@ def _listed(arguments: list[str]) -> list[str]:
     if any(argument in ("-m", "--multirun") for argument in arguments):
         return arguments
     return [_in_brackets(argument) for argument in arguments]
+
+
+def _overrides_quoted(argument: str) -> str:
+    """Have ``candidate=[a=1,b=2]`` hold overrides, which Hydra reads between quotes alone."""
+    value = argument.removeprefix(CANDIDATE)
+    if value == argument or not value or set(value) & set("'\"$") or value in ("[]", "null"):
+        return argument
+    inner = value[1:-1] if value.startswith("[") and value.endswith("]") else value
+    return f"{CANDIDATE}[{','.join(quoted(one.strip()) for one in _parts(inner))}]"
+
+
+def _parts(text: str) -> list[str]:
+    """Return what commas part, outside brackets."""
+    parts, depth = [""], 0
+    for sign in text:
+        depth += (sign in "[{(") - (sign in "]})")
+        if sign == "," and depth == 0:
+            parts.append("")
+        else:
+            parts[-1] += sign
+    return parts
 
 
 def _in_brackets(argument: str) -> str:

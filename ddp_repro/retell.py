@@ -27,7 +27,8 @@ def retell(config: RetellConfig, _invocation: Invocation) -> ExitCode:
         raise ReproError(f"{run.path} is not a folder.", hint=USAGE)
     if not run.verdict.is_file():
         raise ReproError(
-            f"{run.path} holds no verdict.json.", hint="Name a folder that check, compare or resume wrote, or compare."
+            f"{run.path} holds no verdict.json.",
+            hint="Name a folder that check, resume, compare, bisect, survey, spread or cost wrote.",
         )
     print_written(write_again(run))
     if config.report.open:

@@ -20,13 +20,15 @@ from ddp_repro.run.variants import Variant
 from ddp_repro.trace.document import write_json
 from ddp_repro.trace.launch import Launch, load_launch
 from ddp_repro.trace.layout import LaunchFolder, RunFolder
+from ddp_repro.trace.sharing import SharedColumns
 
 _log = logging.getLogger(__name__)
 
 
 def load_launches(folders: Sequence[LaunchFolder]) -> list[Launch]:
     """Return the launches in the order given, numbered from 0."""
-    return [replace(load_launch(folder), index=number) for number, folder in enumerate(folders)]
+    columns = SharedColumns()
+    return [replace(load_launch(folder, columns), index=number) for number, folder in enumerate(folders)]
 
 
 def launch_folders(path: Path) -> list[LaunchFolder]:

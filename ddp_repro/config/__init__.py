@@ -3,9 +3,11 @@
 from ddp_repro.config.bisecting import BisectConfig, BisectOptions, Factor, SearchStrategy, read_factor
 from ddp_repro.config.choices import (
     Backend,
+    Better,
     BoundaryCapture,
     CaptureLevel,
     EpochGuard,
+    GoldenLevel,
     Hook,
     KeptPart,
     OptimizerForm,
@@ -13,11 +15,13 @@ from ddp_repro.config.choices import (
     Reseed,
     Seeding,
     Stop,
+    Take,
 )
 from ddp_repro.config.commands import (
     CheckConfig,
     CompareConfig,
     CompareRules,
+    GoldenConfig,
     JudgeConfig,
     PageConfig,
     ResumeConfig,
@@ -36,10 +40,12 @@ from ddp_repro.config.launch import (
     RecordConfig,
     TrainConfig,
 )
+from ddp_repro.config.measuring import CostConfig, CostOptions, MetricConfig, SpreadConfig, SpreadOptions
 from ddp_repro.config.surveying import SurveyConfig, SurveyOptions
 
 __all__ = [
     "Backend",
+    "Better",
     "BisectConfig",
     "BisectOptions",
     "BoundaryCapture",
@@ -49,14 +55,19 @@ __all__ = [
     "CheckpointConfig",
     "CompareConfig",
     "CompareRules",
+    "CostConfig",
+    "CostOptions",
     "DataConfig",
     "DdpConfig",
     "EpochGuard",
     "Factor",
+    "GoldenConfig",
+    "GoldenLevel",
     "Hook",
     "JudgeConfig",
     "KeptPart",
     "LauncherConfig",
+    "MetricConfig",
     "OptimizerForm",
     "OutputConfig",
     "PageConfig",
@@ -68,9 +79,12 @@ __all__ = [
     "RetellConfig",
     "SearchStrategy",
     "Seeding",
+    "SpreadConfig",
+    "SpreadOptions",
     "Stop",
     "SurveyConfig",
     "SurveyOptions",
+    "Take",
     "TrainConfig",
     "is_script",
     "load_record_config",

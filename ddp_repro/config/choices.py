@@ -86,3 +86,25 @@ class Stop(Enum):
 
     clean = "clean"
     kill = "kill"
+
+
+class GoldenLevel(Enum):
+    """What a golden keeps: one digest for each rank, step and phase, or every observation."""
+
+    step = "step"
+    full = "full"
+
+
+class Better(Enum):
+    """Which way a metric is better."""
+
+    higher = "higher"
+    lower = "lower"
+
+
+class Take(Enum):
+    """Which of the values that a launch gave of its metric counts."""
+
+    last = "last"
+    max = "max"
+    min = "min"

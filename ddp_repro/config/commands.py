@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
-from ddp_repro.config.choices import Stop
+from ddp_repro.config.choices import GoldenLevel, Stop
 from ddp_repro.config.launch import OutputConfig, RecordConfig
 
 
@@ -30,24 +30,37 @@ class PageConfig:
 
 
 @dataclass(kw_only=True)
+class GoldenConfig:
+    """The folder of goldens that a launch is held against, how much a new one keeps, and whether to write over one."""
+
+    path: str | None = None
+    level: GoldenLevel = GoldenLevel.step
+    accept: bool = False
+
+
+@dataclass(kw_only=True)
 class CheckConfig(RecordConfig):
     """Repeated launches of the same thing, and the rules by which they are judged.
 
-    ``twins`` holds lists of overrides: variants that must not differ. ``launches`` None is 2, or 1 for each variant.
-    ``second_look`` has a step in which launches part launched again, to find the operator.
+    ``twins`` holds lists of overrides: variants that must not differ. ``launches`` None is 2, or 1 for each variant and
+    for what is held against a golden. ``second_look`` has a step in which launches part launched again, to find the
+    operator. ``fail_fast`` has a launch ended soon after it differs from an earlier one; None is true where that one
+    made more than 50 steps.
     """
 
     launches: int | None = None
     twins: list[list[str]] = field(default_factory=list)
     second_look: bool = True
+    fail_fast: bool | None = None
     compare: CompareRules = field(default_factory=CompareRules)
     judge: JudgeConfig = field(default_factory=JudgeConfig)
     report: PageConfig = field(default_factory=PageConfig)
+    golden: GoldenConfig = field(default_factory=GoldenConfig)
 
     @property
     def launches_each(self) -> int:
         """Return the number of launches, of each variant where there are variants."""
-        return self.launches if self.launches is not None else (1 if self.twins else 2)
+        return self.launches if self.launches is not None else (1 if self.twins or self.golden.path else 2)
 
 
 @dataclass(kw_only=True)

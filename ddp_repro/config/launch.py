@@ -29,6 +29,8 @@ class CaptureConfig:
     empty: all. Their rows take at most ``limit_mb`` a rank. ``keep`` says of which part of those steps operators'
     tensors are kept in files, within ``keep_mb`` a step and rank (both in MiB). With ``survey``, which the command of
     that name sets, operators are not recorded, but run again so many times.
+
+    With ``timing`` each rank leaves when its steps ended and how much memory it took, in ``rank-<r>.timing.json``.
     """
 
     level: CaptureLevel = CaptureLevel.step
@@ -39,6 +41,7 @@ class CaptureConfig:
     survey: int = 0
     boundary: BoundaryCapture = BoundaryCapture.none
     boundary_at: list[int] = field(default_factory=list)
+    timing: bool = False
 
 
 @dataclass(kw_only=True)

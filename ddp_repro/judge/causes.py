@@ -27,9 +27,11 @@ class Place:
     names: tuple[str, ...] = ()
 
 
-def finding(cause: str, place: Place, gaps: Mapping[str, str], *, detail: str = "") -> Finding:
+def finding(
+    cause: str, place: Place, gaps: Mapping[str, str], *, detail: str = "", causes: Mapping[str, Cause] = CAUSES
+) -> Finding:
     """Return the finding of ``cause`` at ``place``: the gaps of its sentences filled, ``detail`` added."""
-    entry = CAUSES[cause]
+    entry = causes[cause]
     message = entry.message.format_map(gaps)
     return Finding(
         witness=place.witness,

@@ -25,26 +25,30 @@ LeftOut = Counter[Reason]
 """How many rows of both launches were left out, for which reason."""
 
 
-def as_twins(a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
+Pair = tuple[Launch, Launch]
+
+
+def as_twins(a: Launch, b: Launch, *, whole: Pair | None = None) -> tuple[Launch, Launch, LeftOut]:
     """Return two variants without what may be on one side only, and how much that was.
 
-    Never left out are losses, gradients, parameters, the optimizer's state and settings that are numbers, buffers after
-    a step, the batches of training passes, and the generators' states seen at them.
+    With ``whole``, ``a`` and ``b`` are the beginnings of those two launches. Never left out are losses, gradients,
+    parameters, the optimizer's state and settings that are numbers, buffers after a step, the batches of training
+    passes, and the generators' states seen at them.
     """
-    one, other, left_out = _without(a, b, _leave_out_of_twins)
+    one, other, left_out = _without(a, b, _leave_out_of_twins, whole)
     one, other, rows = common_ends(one, other, has_more_forwards=left_out[Reason.FORWARD] > 0)
     left_out[Reason.END] += rows
     return one, other, left_out
 
 
-def as_same(a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
+def as_same(a: Launch, b: Launch, *, whole: Pair | None = None) -> tuple[Launch, Launch, LeftOut]:
     """Return two launches of the same thing without the states of generators that nothing drew from, and operators."""
-    return _without(a, b, leave_out_unused)
+    return _without(a, b, leave_out_unused, whole)
 
 
-def with_other_workers(a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
+def with_other_workers(a: Launch, b: Launch, *, whole: Pair | None = None) -> tuple[Launch, Launch, LeftOut]:
     """Return two launches of the same thing, without what exists once a worker where their number differs."""
-    return _without(a, b, _leave_out_workers)
+    return _without(a, b, _leave_out_workers, whole)
 
 
 def in_words(left_out: LeftOut) -> list[str]:
@@ -52,11 +56,12 @@ def in_words(left_out: LeftOut) -> list[str]:
     return [f"{counted(left_out[reason], 'row')} {reason.value}" for reason in Reason if left_out[reason]]
 
 
-def _without(a: Launch, b: Launch, leave_out: LeaveOut) -> tuple[Launch, Launch, LeftOut]:
+def _without(a: Launch, b: Launch, leave_out: LeaveOut, whole: Pair | None) -> tuple[Launch, Launch, LeftOut]:
+    whole_a, whole_b = whole or (a, b)
     traces_a, traces_b = dict(a.traces), dict(b.traces)
     left_out: LeftOut = Counter()
     for rank in a.traces.keys() & b.traces.keys():
-        one, other = marked(a.traces[rank]), marked(b.traces[rank])
+        one, other = marked(a.traces[rank], whole_a.traces[rank]), marked(b.traces[rank], whole_b.traces[rank])
         _leave_out_operators(one, other)
         leave_out(one, other)
         traces_a[rank], traces_b[rank] = one.kept(), other.kept()

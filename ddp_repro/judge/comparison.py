@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 import numpy as np
+import numpy.typing as npt
 
 from ddp_repro.judge.alignment import paired
 from ddp_repro.judge.rows import Codes, Index, Labels, Mask, Rows, causal_places, unified
@@ -116,8 +117,9 @@ def _differences(labels: Labels, a: Rows, b: Rows) -> tuple[list[_Part], int]:
     """Return what differs, and how many rows only moved."""
     uneven = _uneven(a, b)
     if len(a) == len(b) and not uneven.any():
-        rows = np.empty(0, np.int64) if np.array_equal(a.digest, b.digest) else np.arange(len(a))
-        return [_changed(a, b, rows, rows)], 0
+        is_equal = a.digest is b.digest or np.array_equal(a.digest, b.digest)
+        rows = np.empty(0, np.int64) if is_equal else np.flatnonzero(_unequal(a.digest, b.digest))
+        return [_Part(kind=Kind.VALUE, a=rows, b=rows)], 0
     apart_a, apart_b = _apart(a, b, uneven)
     alike = np.flatnonzero(~apart_a)
     parts, reordered = _aligned(labels, a, b, (np.flatnonzero(apart_a), np.flatnonzero(apart_b)))
@@ -129,13 +131,19 @@ def _uneven(a: Rows, b: Rows) -> Mask:
     common = min(len(a), len(b))
     uneven = np.zeros(common, np.bool_)
     for left, right in ((a.step, b.step), (a.phase, b.phase), (a.name, b.name), (a.spec, b.spec)):
-        if not np.array_equal(left[:common], right[:common]):
+        if left is not right and not np.array_equal(left[:common], right[:common]):
             uneven |= left[:common] != right[:common]
     return uneven
 
 
+def _unequal(a: npt.NDArray[np.uint64], b: npt.NDArray[np.uint64]) -> Mask:
+    """Return for each of n digests whether it differs; column by column, which is several times faster."""
+    unequal: Mask = (a[:, 0] != b[:, 0]) | (a[:, 1] != b[:, 1])
+    return unequal
+
+
 def _changed(a: Rows, b: Rows, rows_a: Index, rows_b: Index) -> _Part:
-    changed = (a.digest[rows_a] != b.digest[rows_b]).any(axis=1)
+    changed = _unequal(a.digest[rows_a], b.digest[rows_b])
     return _Part(kind=Kind.VALUE, a=rows_a[changed], b=rows_b[changed])
 
 

@@ -1,8 +1,8 @@
 """From where two launches first differ to why: the evidence, and the cause that it points to."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from typing import Final
 
 from ddp_repro.judge.causes import Place, finding
@@ -27,13 +27,10 @@ def diagnose(a: Launch, b: Launch, found: LaunchDivergence, *, witness: Witness 
         return _missing_rank(a, b, found)
     if found.at_end:
         return _other_end(a, b, found, found.first)
-    rank = next(rank for rank, divergence in found.by_rank.items() if divergence is found.first)
-    evidence = Evidence(a=a, b=b, found=found, first=found.first, rank=rank)
-    evidence = _as_drawn(evidence)
-    first = evidence.first
-    cause, gaps = _cause(evidence)
+    seen = examined(a, b, found, found.first)
+    first, cause, gaps = seen.evidence.first, seen.cause, seen.gaps
     if witness == "twins":
-        cause, gaps = twin_cause(evidence, cause, gaps)
+        cause, gaps = twin_cause(seen.evidence, cause, gaps)
     place = Place(
         witness=witness,
         launches=(a.index, b.index),
@@ -43,8 +40,40 @@ def diagnose(a: Launch, b: Launch, found: LaunchDivergence, *, witness: Witness 
         name=first.name,
         names=first.names[first.phase],
     )
-    told = finding(cause, place, {**_gaps(evidence), **gaps}, detail="; ".join(_details(evidence, cause)))
-    return replace(told, distance=_distance(evidence))
+    told = finding(cause, place, {**_gaps(seen.evidence), **gaps}, detail="; ".join(_details(seen.evidence, cause)))
+    return replace(told, distance=_distance(seen.evidence))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Examined:
+    """What is known of a first difference: the evidence, its cause, and the gaps of its sentences that it fills."""
+
+    evidence: Evidence
+    cause: str
+    gaps: Mapping[str, str]
+
+    @property
+    def every_gap(self) -> dict[str, str]:
+        """All gaps of the sentences on a cause."""
+        return {**_gaps(self.evidence), **self.gaps}
+
+    @property
+    def details(self) -> list[str]:
+        """What else is worth saying, in sentences."""
+        return list(_details(self.evidence, self.cause))
+
+    @property
+    def distance(self) -> Distance | None:
+        """How far two losses are apart."""
+        return _distance(self.evidence)
+
+
+def examined(a: Launch, b: Launch, found: LaunchDivergence, first: Divergence) -> Examined:
+    """Return what is known of ``first``, the first difference between two launches."""
+    rank = next(rank for rank, divergence in found.by_rank.items() if divergence is first)
+    evidence = _as_drawn(Evidence(a=a, b=b, found=found, first=first, rank=rank))
+    cause, gaps = _cause(evidence)
+    return Examined(evidence=evidence, cause=cause, gaps=gaps)
 
 
 def _missing_rank(a: Launch, b: Launch, found: LaunchDivergence) -> Finding:

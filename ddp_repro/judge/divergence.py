@@ -56,15 +56,23 @@ def compare_launches(a: Launch, b: Launch, *, before: int | None = None) -> Laun
 
 
 def classes(launches: Sequence[Launch], compare: Compare = compare_launches) -> list[list[int]]:
-    """Return the numbers of the launches in classes of equal bits, in order of first appearance."""
+    """Return the numbers of the launches in classes of equal bits, in order of first appearance.
+
+    One that was ended early is in the first class of which no launch differs from it, as far as it goes.
+    """
     found: list[list[Launch]] = []
     for launch in launches:
-        alike = next((alike for alike in found if compare(alike[0], launch) is None), None)
+        alike = next((alike for alike in found if all(compare(one, launch) is None for one in _of_class(alike))), None)
         if alike is None:
             found.append([launch])
         else:
             alike.append(launch)
     return [[launch.index for launch in alike] for alike in found]
+
+
+def _of_class(alike: Sequence[Launch]) -> Sequence[Launch]:
+    """Return the launches that stand for a class: one, or all where they were compared only so far."""
+    return alike if any(one.was_cut for one in alike) else alike[:1]
 
 
 def reordered_rows(a: Launch, b: Launch) -> int:

@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from ddp_repro.errors import Verdict
 
-Witness = Literal["launches", "ranks", "twins", "invariants", "identity"]
+Witness = Literal["launches", "ranks", "twins", "invariants", "identity", "golden"]
 Severity = Literal["error", "warning"]
 
 
@@ -75,6 +75,30 @@ class FieldDifference:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A launch that was ended early: the step below which all was recorded (``at``), and the first difference."""
+
+    launch: int
+    at: int
+    step: int
+    ranks: tuple[int, ...]
+    phase: str
+    name: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Chance:
+    """What equal launches do not exclude: that ``rate`` of all launches give other bits.
+
+    So many ``launches`` are then all equal with a probability of ``missed``.
+    """
+
+    launches: int
+    rate: float
+    missed: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Variant:
     """One of several variants that must not differ in bits: what it overrides, and the launches that were made of it.
 
@@ -91,6 +115,31 @@ class Variant:
         return " ".join(self.overrides) or "nothing overridden"
 
 
+GoldenState = Literal["created", "matched", "changed", "stale", "accepted", "missing", "unreadable", "unjudged"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GoldenOutcome:
+    """What became of the golden that launches were held against.
+
+    ``file`` is the golden, ``obtained`` what is kept beside it where it no longer fits. ``moved`` are the identity
+    fields (and ``judge.ignore``) by which a golden is stale, ``unused`` the other files of the folder. ``code`` tells
+    of golden and launch where their code came from (``None``: there is no golden). ``accept`` is the command that has
+    the launch be the golden, ``told`` the outcome in a sentence.
+    """
+
+    state: GoldenState
+    told: str
+    path: str
+    level: str
+    file: str | None = None
+    obtained: str | None = None
+    accept: str = ""
+    moved: tuple[FieldDifference, ...] = ()
+    unused: tuple[str, ...] = ()
+    code: tuple[dict[str, Any] | None, dict[str, Any]] = (None, {})
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Judgement:
     """The verdict and everything that led to it.
@@ -98,7 +147,8 @@ class Judgement:
     ``classes`` are the launches in classes of equal bits, ``problems`` the reasons for which nothing could be
     concluded, ``identity`` the digest of the first launch's identity, ``observations`` the number of rows read over all
     launches and ranks, ``folders`` where each launch lies, by its number here, ``variants`` the twins, where launches
-    were made of several.
+    were made of several, ``ended`` what was ended early, ``chance`` what equal launches leave open, ``golden`` what
+    became of the golden, where they were held against one.
     """
 
     verdict: Verdict
@@ -111,6 +161,9 @@ class Judgement:
     observations: int = 0
     folders: dict[int, str] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
+    ended: tuple[Ended, ...] = ()
+    chance: Chance | None = None
+    golden: GoldenOutcome | None = None
 
 
 def merged(findings: list[Finding]) -> list[Finding]:

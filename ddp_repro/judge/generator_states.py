@@ -56,7 +56,7 @@ def without_undrawn(a: Trace, b: Trace) -> tuple[Trace, Trace]:
 def passes_begun(trace: Trace) -> Index:
     """Return the sequence numbers of the rows with which a loader without workers begins a pass."""
     codes = [code for code, name in enumerate(trace.names) if (split_name(name) or ("", ""))[1] == "num_workers"]
-    begun: Index = trace.seq[np.isin(trace.name, codes) & (trace.value == 0)]
+    begun: Index = trace.seq[np.isin(trace.name, codes) & np.equal(trace.value, 0)]
     return begun
 
 

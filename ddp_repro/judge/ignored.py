@@ -3,17 +3,15 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
 from ddp_repro.judge.rows import Mask
 from ddp_repro.judge.wording import counted
 from ddp_repro.trace.launch import Launch
-from ddp_repro.trace.observations import Trace
+from ddp_repro.trace.observations import COLUMNS, Trace
 from ddp_repro.trace.schema import PHASES
-
-COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "valid")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,16 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 from typing import Final
 
 from ddp_repro.errors import Verdict
 from ddp_repro.judge.causes import preceded
+from ddp_repro.judge.chance import undetected
+from ddp_repro.judge.cut import as_recorded, certain_of_cut, cut_notes, ended_early, undecided, undecided_told
 from ddp_repro.judge.divergence import classes, reordered_rows
 from ddp_repro.judge.finals import went_on_inexactly
 from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, Variant, merged
 from ddp_repro.judge.identity import compare_identities, in_words, refusal_findings, unused_allowances
 from ddp_repro.judge.ignored import without_ignored
 from ddp_repro.judge.invariants import launch_findings
+from ddp_repro.judge.repeated import holds_the_same
 from ddp_repro.judge.soundness import blind_spots, common_problems, problems_of, usable_before
 from ddp_repro.judge.twins import Comparing
 from ddp_repro.judge.wording import counted, numbered
@@ -54,15 +58,17 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
     recorded = _numbered(launches)
     launches, ignored = without_ignored(recorded, rules.ignore)
     differences = compare_identities(launches, rules.allow, rules.level, rules.variants)
+    comparing = Comparing(variants=rules.variants, other_workers=_other_workers(differences))
+    comparable = all(difference.allowed for difference in differences)
     unsound = problems_of(launches, is_ignoring=bool(rules.ignore))
+    if comparable and not any(unsound.values()):
+        unsound |= {number: [told] for number, told in undecided(launches, comparing.differ).items()}
     problems = [problem for launch in launches for problem in unsound[launch.index]]
     problems += common_problems(launches, differences, may_capture_differ=bool(rules.variants))
     if not problems and rules.expected is not None and len(launches) < rules.expected:
         problems.append(f"only {len(launches)} of {rules.expected} launches were made")
     within, notes = _within(launches, unsound)
-    comparing = Comparing(variants=rules.variants, other_workers=_other_workers(differences))
     refusal = refusal_findings(launches, differences)
-    comparable = all(difference.allowed for difference in differences)
     between = _between(launches, comparing, usable_before(launches, unsound)) if comparable else _Between()
     findings = [*merged(between.findings), *merged(within), *refusal]
     verdict, problems = _verdict(launches, findings, problems)
@@ -72,6 +78,7 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         findings=ordered(findings, rules.reproduce),
         problems=problems,
         notes=[
+            *cut_notes(recorded, between.alike),
             *ignored,
             *blind_spots(launches),
             *went_on_inexactly(launches),
@@ -84,6 +91,8 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         observations=sum(len(trace) for launch in recorded for trace in launch.traces.values()),
         folders={launch.index: str(launch.path) for launch in launches},
         variants=rules.variants,
+        ended=ended_early(recorded),
+        chance=undetected(len(launches)) if verdict is Verdict.REPRODUCIBLE else None,
     )
 
 
@@ -110,6 +119,9 @@ def _verdict(launches: Sequence[Launch], findings: Sequence[Finding], problems: 
         return Verdict.DIVERGED, []
     if len(launches) < 2:
         return Verdict.NOT_JUDGED, [ONE_LAUNCH]
+    cut = [undecided_told(launch) for launch in launches if launch.was_cut]
+    if cut:  # whatever its difference was, it led to no finding
+        return Verdict.NOT_JUDGED, cut
     return Verdict.REPRODUCIBLE, []
 
 
@@ -128,13 +140,19 @@ def _numbered(launches: Sequence[Launch]) -> list[Launch]:
 def _within(launches: Sequence[Launch], unsound: Mapping[int, Sequence[str]]) -> tuple[list[Finding], list[str]]:
     findings: list[Finding] = []
     notes: dict[str, list[int]] = {}
+    judged: list[tuple[Launch, list[Finding], list[str]]] = []
     for launch in launches:
-        found, told = launch_findings(launch, before=usable_before([launch], unsound))
-        findings += found
+        before = usable_before([launch], unsound)
+        is_whole = before is None and not launch.was_cut
+        same = (one for one in judged if is_whole and holds_the_same(one[0], launch))
+        _, found, told = next(same, None) or (launch, *launch_findings(as_recorded(launch), before=before))
+        judged += [(launch, found, told)] if is_whole else []
+        found = [replace(one, launches=(launch.index,)) for one in found]
+        findings += certain_of_cut(found, findings) if launch.was_cut else found
         for note in told:
             notes.setdefault(note, []).append(launch.index)
-    every = len(launches)
-    return findings, [note if len(on) == every else f"{note} ({numbered('launch', on)})" for note, on in notes.items()]
+    every = {launch.index for launch in launches if not launch.was_cut}
+    return findings, [note if every <= set(on) else f"{note} ({numbered('launch', on)})" for note, on in notes.items()]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -177,10 +195,13 @@ def _apart(launches: Sequence[Launch], comparing: Comparing) -> list[Finding]:
     for one in alike:
         if one is largest:
             continue
-        pair = sorted([largest[0], one[0]])
-        found = comparing.finding(by_number[pair[0]], by_number[pair[1]])
+        # The first two, but where one of them was ended before they parted.
+        pairs = (sorted(pair) for pair in product(largest, one))
+        told = (comparing.finding(by_number[a], by_number[b]) for a, b in pairs)
+        found = next((finding for finding in told if finding is not None), None)
         assert found is not None, "launches of two classes differ"
-        findings.append(preceded(found, _alone(one, largest, len(launches))))
+        is_whole = not any(by_number[number].was_cut for number in largest)
+        findings.append(preceded(found, _alone(one, largest, len(launches), is_whole=is_whole)))
     return findings
 
 
@@ -190,12 +211,13 @@ def _against(launches: Sequence[Launch], comparing: Comparing, before: int) -> l
     return [one for one in found if one is not None]
 
 
-def _alone(one: Sequence[int], largest: Sequence[int], count: int) -> str:
+def _alone(one: Sequence[int], largest: Sequence[int], count: int, *, is_whole: bool) -> str:
     """Return how the launches fall apart, where there are enough of them to say."""
     if count < 3 or len(largest) < 2:
         return ""
     if len(one) == 1:
-        return f"launch {one[0]} is alone ({numbered('launch', largest)} are equal in bits): "
+        alike = "are equal in bits" if is_whole else "are equal as far as they went"
+        return f"launch {one[0]} is alone ({numbered('launch', largest)} {alike}): "
     return f"{numbered('launch', one)} differ from {numbered('launch', largest)}: "
 
 

@@ -28,10 +28,12 @@ class Reason(StrEnum):
 class Marked:
     """One of two traces, with the rows that it is compared without (``left``, bool[n]) and how many for which reason.
 
-    ``names`` and ``name`` are the trace's own, but for loaders that the other trace knows by another number.
+    ``names`` and ``name`` are the trace's own, but for loaders that the other trace knows by another number. ``whole``
+    is the trace with what came after the steps that are compared.
     """
 
     trace: Trace
+    whole: Trace
     left: Mask
     name: Index
     names: list[str]
@@ -63,10 +65,11 @@ class Marked:
         return rows_kept(replace(self.trace, name=self.name.astype(np.int32), names=self.names), ~self.left)
 
 
-def marked(trace: Trace) -> Marked:
-    """Return a trace of which nothing is left out yet."""
+def marked(trace: Trace, whole: Trace | None = None) -> Marked:
+    """Return a trace of which nothing is left out yet; ``whole`` is given where it is compared up to a step only."""
     return Marked(
         trace=trace,
+        whole=trace if whole is None else whole,
         left=np.zeros(len(trace), np.bool_),
         name=trace.name.astype(np.int64),
         names=list(trace.names),

@@ -20,11 +20,12 @@ from ddp_repro.judge.generator_states import (
     without_harmless_states,
     without_undrawn,
 )
-from ddp_repro.judge.ignored import COLUMNS, rows_kept
+from ddp_repro.judge.ignored import rows_kept
 from ddp_repro.judge.passes import split_name
 from ddp_repro.judge.resumed_pass import by_content, told_again
 from ddp_repro.judge.rows import LAYOUT, NO_ROWS, Index, Mask, in_phases
 from ddp_repro.trace.launch import Launch
+from ddp_repro.trace.observations import COLUMNS
 from ddp_repro.trace.reader import Trace
 
 _OF_THE_PROCESS: Final = ("pass", "passed_over", "length", "num_workers", "end", "guard", "guard_fixed")

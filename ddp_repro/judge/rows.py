@@ -8,6 +8,7 @@ from typing import Final
 import numpy as np
 import numpy.typing as npt
 
+from ddp_repro.trace.observations import Values
 from ddp_repro.trace.reader import Trace
 from ddp_repro.trace.schema import PHASES
 
@@ -50,7 +51,7 @@ class Rows:
     name: Codes
     spec: Codes
     digest: npt.NDArray[np.uint64]
-    value: npt.NDArray[np.float64]
+    value: npt.NDArray[np.float64] | Values
 
     def __len__(self) -> int:
         return len(self.step)

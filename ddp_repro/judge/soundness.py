@@ -36,7 +36,7 @@ def launch_problems(launch: Launch, *, by_end: bool = False, is_ignoring: bool =
 
     Where nothing was said when it was loaded, what its traces say themselves is checked, for launches that were put
     together otherwise, and whether they hold any training at all; with ``by_end``, whether it is known what the ranks
-    ended with.
+    ended with. One that was ended early is as sound as what it wrote until then.
     """
     problems = [_renumbered(launch, problem) for problem in launch.problems]
     looks: list[Callable[[Launch], Iterator[str]]] = [_missing, _not_whole]
@@ -62,7 +62,8 @@ def common_problems(
     Variants may be captured at different levels, which their identities tell of.
     """
     numbers = [launch.index for launch in launches]
-    problems = [] if any(launch.problems for launch in launches) else left_no_end(launches)
+    whole = [launch for launch in launches if not launch.was_cut]
+    problems = [] if any(launch.problems for launch in launches) else left_no_end(whole)
     problems += [f"the identities differ: {in_words(difference, numbers)}" for difference in refused(differences)]
     paths = [launch.path.resolve() for launch in launches]
     again = dict.fromkeys(path for path in paths if paths.count(path) > 1)
@@ -111,15 +112,15 @@ def _missing(launch: Launch) -> Iterator[str]:
         yield f"{where}: the identity of {numbered('rank', unidentified)} is missing"
     if launch.record is None:
         yield f"{where}: how it ended is unknown"
-    elif launch.record.outcome != "finished":
+    elif launch.record.outcome != "finished" and not launch.was_cut:
         yield f"{where} did not finish: {launch.record.outcome}"
 
 
 def _not_whole(launch: Launch) -> Iterator[str]:
     for rank, trace in sorted(launch.traces.items()):
-        if trace.damage is not None:
+        if trace.damage is not None and not launch.was_cut:
             yield f"launch {launch.index}, rank {rank}: {trace.damage}"
-        elif trace.end not in _FINISHED:
+        elif trace.end not in _FINISHED and not launch.was_cut:
             yield f"launch {launch.index}, rank {rank}: its trace was closed as {trace.end!r}"
         if trace.meta.rank != rank:
             yield f"launch {launch.index}, rank {rank}: its trace is that of rank {trace.meta.rank}"

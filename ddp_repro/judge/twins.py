@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 
 from ddp_repro.judge.causes import preceded
 from ddp_repro.judge.comparable import LeftOut, as_same, as_twins, in_words, with_other_workers
+from ddp_repro.judge.cut import common_reach, up_to
 from ddp_repro.judge.diagnosis import diagnose
 from ddp_repro.judge.divergence import LaunchDivergence, compare_launches
 from ddp_repro.judge.draws_between import who_drew
@@ -22,6 +23,7 @@ class Comparing:
     variants: tuple[Variant, ...] = ()
     other_workers: bool = False
     _known: dict[tuple[int, int], tuple[Launch, Launch, LeftOut]] = field(default_factory=dict, repr=False)
+    _compared: dict[tuple[int, int], LaunchDivergence | None] = field(default_factory=dict, repr=False)
 
     def are_twins(self, a: Launch, b: Launch) -> bool:
         """Return whether two launches are of different variants."""
@@ -35,18 +37,33 @@ class Comparing:
         return self._known[pair]
 
     def _sides(self, a: Launch, b: Launch) -> tuple[Launch, Launch, LeftOut]:
+        whole, before = (a, b), common_reach(a, b)
+        if before is not None:
+            a, b = up_to(a, before), up_to(b, before)
         if self.are_twins(a, b):
-            return as_twins(a, b)
+            return as_twins(a, b, whole=whole)
         if compare_launches(a, b) is None:
             return a, b, LeftOut()
-        return with_other_workers(a, b) if self.other_workers else as_same(a, b)
+        return with_other_workers(a, b, whole=whole) if self.other_workers else as_same(a, b, whole=whole)
 
     def difference(self, a: Launch, b: Launch) -> LaunchDivergence | None:
-        """Return where two launches first differ, ``None`` where they are equal."""
+        """Return where two launches first differ, ``None`` where they are equal: as far as both were recorded."""
         if not (was_observed(a) and was_observed(b)):
             return compare_finals(a, b)
         one, other, _ = self.sides(a, b)
-        return compare_launches(one, other) or compare_finals(one, other)
+        return self._in_steps(a, b) or compare_finals(one, other)
+
+    def _in_steps(self, a: Launch, b: Launch) -> LaunchDivergence | None:
+        """Return where two launches first differ in what was observed of their steps."""
+        pair = a.index, b.index
+        if pair not in self._compared:
+            one, other, _ = self.sides(a, b)
+            self._compared[pair] = compare_launches(one, other)
+        return self._compared[pair]
+
+    def differ(self, a: Launch, b: Launch) -> bool:
+        """Return whether two launches differ in what both recorded."""
+        return self.difference(a, b) is not None
 
     def finding(self, a: Launch, b: Launch, *, before: int | None = None) -> Finding | None:
         """Return the finding on where two launches first differ; with ``before``, only over steps below it."""
@@ -54,7 +71,7 @@ class Comparing:
             found = None if before is not None else compare_finals(a, b)
             return None if found is None else self._told(a, b, diagnose(a, b, found))
         one, other, left_out = self.sides(a, b)
-        found = compare_launches(one, other, before=before)
+        found = self._in_steps(a, b) if before is None else compare_launches(one, other, before=before)
         if found is not None and before is not None:
             found = None if found.first is None else replace(found, missing=())
         if found is None and before is None:
@@ -62,10 +79,12 @@ class Comparing:
             return None if found is None else self._told(a, b, diagnose(a, b, found))
         if found is None:
             return None
+        limit = [] if (cut := common_reach(a, b)) is None else [f"compared up to step {cut - 1}"]
         if not self.are_twins(a, b):
-            return diagnose(one, other, found)
+            told = diagnose(one, other, found)
+            return replace(told, message="; ".join([told.message, *limit]))
         told = diagnose(one, other, found, witness="twins")
-        more = [*who_drew((a, b), (one, other), told), *_settings(told, left_out)]
+        more = [*limit, *who_drew((a, b), (one, other), told), *_settings(told, left_out)]
         return self._told(a, b, replace(told, message="; ".join([told.message, *more])))
 
     def twins(self, launches: Sequence[Launch]) -> list[tuple[Launch, Launch]]:

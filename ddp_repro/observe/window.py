@@ -19,7 +19,8 @@ class Window:
 
     ``limit_bytes`` bounds the rows of modules and operators on disk, ``keep_bytes`` the tensors of operators that are
     kept in memory until a step ends. ``keep`` names what they are kept of (``forward``, ``backward``, ``optimizer``),
-    ``keep_at`` gives the file for those of a step. With ``survey`` operators are not recorded, but run again.
+    ``keep_at`` gives the file for those of a step. ``on_size`` is told, after the first step, how many bytes it takes.
+    With ``survey`` operators are not recorded, but run again.
     """
 
     first: int = 0
@@ -29,6 +30,7 @@ class Window:
     keep_bytes: int = 256 * MIB
     keep_at: Callable[[int], Path] | None = None
     survey: SurveyPlan | None = None
+    on_size: Callable[[int], None] | None = None
 
     def covers(self, step: int) -> bool:
         """Tell whether a step is observed in this detail."""
@@ -74,3 +76,5 @@ class Room:
         each, steps = self._rows * ROW_BYTES / MIB, self.window.steps
         whole = f"{each * steps:,.1f} MiB for the {steps:,} steps of capture.steps" if steps else "without an end"
         self._tell(f"modules and operators: {self._rows:,} rows, about {each:,.1f} MiB a step and rank; {whole}")
+        if self.window.on_size is not None:
+            self.window.on_size(self._rows * ROW_BYTES)

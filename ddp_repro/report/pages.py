@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from ddp_repro.errors import ReproError
 from ddp_repro.report import bisection, survey
+from ddp_repro.report.html.measured import is_measured, write_measured_page
 from ddp_repro.report.html.page import write_page
 from ddp_repro.report.html.tables import Table, write_tables
 from ddp_repro.trace.document import read_json
@@ -20,6 +21,8 @@ _TABLES: Final[Mapping[str, Callable[[dict[str, Any]], list[Table]]]] = {
 def write_again(run: RunFolder) -> Path:
     """Write ``report.html`` and return its path; raises ``ReproError`` where the run holds no verdict that it knows."""
     verdict = read_json(run.verdict)
+    if is_measured(verdict):
+        return write_measured_page(run, verdict)
     tables = _TABLES.get(str(verdict.get("kind")))
     if tables is None:
         return write_page(run)

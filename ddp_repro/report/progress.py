@@ -50,6 +50,11 @@ class Progress:
             description = f"{self._noun} {launch + 1} of {self._of}: step"
             self._bars.update(self._task, description=description, completed=step, total=total)
 
+    def note(self, text: str) -> None:
+        """Say ``text`` now."""
+        if self._enabled:
+            self._console.print(Text(f"{self._noun}: {text}"), soft_wrap=True)
+
     def launch_finished(self, launch: int, outcome: str) -> None:
         """Take note that the launch ended, and say so."""
         if self._bars is not None and self._task is not None:

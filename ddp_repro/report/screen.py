@@ -46,6 +46,8 @@ def fitted(fixed: Sequence[Paragraph], lists: Sequence[Sequence[Paragraph]], wid
 
 def _shown(paragraphs: Sequence[Paragraph], width: int, room: int) -> list[Line]:
     wrapped = [_lines(paragraph, width) for paragraph in paragraphs]
+    if not wrapped:
+        return []
     if sum(map(len, wrapped)) <= room:
         return [line for lines in wrapped for line in lines]
     shown: list[Line] = []

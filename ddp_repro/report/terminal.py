@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from ddp_repro.errors import ReproError, Verdict
-from ddp_repro.judge.findings import Distance, Finding, Judgement
+from ddp_repro.judge.chance import in_words
+from ddp_repro.judge.findings import Distance, Finding, GoldenOutcome, Judgement
 from ddp_repro.judge.wording import counted, listed, numbered
 from ddp_repro.report.screen import LABEL_WIDTH, Line, Paragraph, fitted, printable
 from ddp_repro.report.verdict import Context
@@ -101,9 +102,18 @@ def report_lines(judgement: Judgement, context: Context, *, width: int, height: 
 
 
 def _headline(judgement: Judgement) -> Paragraph:
-    seen = f"{counted(len(judgement.folders), 'launch')}, {counted(judgement.observations, 'observation')}"
+    launches = f"{counted(len(judgement.folders), 'launch')}{_ended(judgement)}"
+    seen = f"{launches}, {counted(judgement.observations, 'observation')}"
     text = f"{_MEANING[judgement.verdict]} ({seen})"
     return Paragraph(label="verdict", text=f"{judgement.verdict.value}: {text}", style=_STYLES[judgement.verdict])
+
+
+def _ended(judgement: Judgement) -> str:
+    """Return ", launch 1 ended at step 57: fail_fast" where launches were ended early."""
+    if not judgement.ended:
+        return ""
+    told = f" ended at step {judgement.ended[0].at}" if len(judgement.ended) == 1 else " ended early"
+    return f", {numbered('launch', [one.launch for one in judgement.ended])}{told}: fail_fast"
 
 
 def _first(finding: Finding) -> list[Paragraph]:
@@ -114,7 +124,7 @@ def _first(finding: Finding) -> list[Paragraph]:
         Paragraph(label="", text=finding.message, at_most=5),
         Paragraph(label="change", text=finding.advice, at_most=4),
     ]
-    if finding.reproduce:
+    if finding.reproduce and finding.witness != "golden":  # there the command that accepts says as much
         paragraphs.append(Paragraph(label="reproduce", text=finding.reproduce, at_most=3))
     return paragraphs
 
@@ -156,9 +166,22 @@ def _where(judgement: Judgement, context: Context) -> list[Paragraph]:
     traces = "launch-<i> beside it" if inside else listed(folders, at_most=2)
     files = f"{context.run.verdict}{page}, traces in {traces}"
     paragraphs.append(Paragraph(label="files", text=files, at_most=3 if context.page else 2))
+    if judgement.chance is not None:
+        paragraphs.append(Paragraph(label="chance", text=in_words(judgement.chance)))
     if judgement.identity:
         paragraphs.append(Paragraph(label="identity", text=f"{judgement.identity[:16]}…, level {context.level}"))
-    return paragraphs
+    return paragraphs + (_golden(judgement.golden) if judgement.golden else [])
+
+
+def _golden(outcome: GoldenOutcome) -> list[Paragraph]:
+    """Return what became of the golden; the command that accepts is never cut."""
+    kept = f"; obtained: {outcome.obtained}" if outcome.obtained else ""
+    # What is a reason not to judge was told above.
+    told = (
+        outcome.told if outcome.state in ("matched", "changed") else f"{outcome.state}: {outcome.file or outcome.path}"
+    )
+    paragraphs = [Paragraph(label="golden", text=told + kept, at_most=4)]
+    return paragraphs + ([Paragraph(label="accept", text=outcome.accept)] if outcome.accept else [])
 
 
 def _print(console: Console, text: str, style: str) -> None:

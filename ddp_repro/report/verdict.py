@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from ddp_repro.judge.as_compared import stretches_told
-from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, Variant
+from ddp_repro.judge.findings import FieldDifference, Finding, GoldenOutcome, Judgement, Variant
 from ddp_repro.judge.resume_judgement import Stretch
 from ddp_repro.trace.layout import RunFolder
 
@@ -47,9 +47,22 @@ def verdict_document(judgement: Judgement, context: Context) -> dict[str, Any]:
         "problems": judgement.problems,
         "findings": [finding_document(finding) for finding in judgement.findings],
         "notes": judgement.notes,
+        "ended_early": [{**asdict(one), "ranks": list(one.ranks)} for one in judgement.ended],
+        "chance": None if judgement.chance is None else asdict(judgement.chance),
         "variants": [_variant(variant) for variant in judgement.variants],
         "ignore": list(context.ignore),
         "stretches": stretches_told(context.stretches),
+        "golden": None if judgement.golden is None else _golden(judgement.golden),
+    }
+
+
+def _golden(outcome: GoldenOutcome) -> dict[str, Any]:
+    made, now = outcome.code
+    return {
+        **asdict(outcome),
+        "moved": [_difference(one) for one in outcome.moved],
+        "unused": list(outcome.unused),
+        "code": {"golden": made, "now": now},
     }
 
 

@@ -4,6 +4,7 @@ from ddp_repro.config import BoundaryCapture, CaptureConfig, KeptPart
 from ddp_repro.observe.boundary import Wanted, no_boundary
 from ddp_repro.observe.survey import SurveyPlan
 from ddp_repro.observe.window import MIB, Window
+from ddp_repro.run.progress import ProgressPipe
 from ddp_repro.trace.layout import LaunchFolder
 
 
@@ -17,8 +18,8 @@ def boundaries(capture: CaptureConfig) -> Wanted:
     return lambda step: not wanted or step in wanted
 
 
-def window(capture: CaptureConfig, folder: LaunchFolder, rank: int) -> Window:
-    """Return in which steps modules and operators are observed, and the room for that."""
+def window(capture: CaptureConfig, folder: LaunchFolder, rank: int, pipe: ProgressPipe) -> Window:
+    """Return in which steps modules and operators are observed, and the room for that; rank 0 tells what it takes."""
     first, last = capture.steps or (0, None)
     return Window(
         first=first,
@@ -28,6 +29,7 @@ def window(capture: CaptureConfig, folder: LaunchFolder, rank: int) -> Window:
         keep_bytes=capture.keep_mb * MIB,
         keep_at=lambda step: folder.tensors(rank, step),
         survey=SurveyPlan(file=folder.survey(rank), again=capture.survey) if capture.survey else None,
+        on_size=(lambda size: pipe.send("size", step=size)) if rank == 0 else None,
     )
 
 

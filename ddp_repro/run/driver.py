@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from ddp_repro.errors import ReproError
 
 if TYPE_CHECKING:
-    from ddp_repro.config import CheckConfig
+    from ddp_repro.config import RecordConfig
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36
@@ -22,14 +22,15 @@ PR_SET_CHILD_SUBREAPER = 36
 class Invocation:
     """How a person called a command: its name and the overrides as typed.
 
-    ``twins`` are the configurations of the variants that the command's ``twins`` name, composed as the command's own.
+    ``twins`` are the configurations of the variants that the command's ``twins`` or ``candidate`` name, composed as
+    the command's own.
     ``compose`` composes the command's own with further overrides, which win; it raises ``ReproError`` for what Hydra
     cannot read.
     """
 
     command: str
     overrides: tuple[str, ...]
-    twins: tuple["CheckConfig", ...] = ()
+    twins: tuple["RecordConfig", ...] = ()
     compose: Callable[[Sequence[str]], Any] | None = None
 
     @property

@@ -1,8 +1,9 @@
 """Makes the launches of a run: the run folder, each world in turn, and a record of what was set."""
 
 import os
+import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -10,11 +11,13 @@ from ddp_repro.config import RecordConfig, is_script, save_config
 from ddp_repro.errors import ReproError
 from ddp_repro.run.driver import Invocation
 from ddp_repro.run.environment import moves_bits
+from ddp_repro.run.estimate import Sizes, size_note
+from ddp_repro.run.following import Following
 from ddp_repro.run.launch_environment import launch_environment
 from ddp_repro.run.launcher import WorldPlan, run_world
 from ddp_repro.run.variants import Variant
 from ddp_repro.trace.document import read_json, write_json
-from ddp_repro.trace.launch import LaunchRecord
+from ddp_repro.trace.launch import PARTED, LaunchRecord
 from ddp_repro.trace.layout import RunFolder
 
 SCHEMA_VERSION = 1
@@ -32,14 +35,21 @@ class Watcher(Protocol):
     def launch_finished(self, launch: int, outcome: str) -> None:
         """Launch number ``launch`` ended."""
 
+    def note(self, text: str) -> None:
+        """There is something that who waits for the launches should know now."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Plan:
-    """A run to be made: its folder, the configuration that its command has, and what is launched, in order."""
+    """A run to be made: its folder, the configuration that its command has, and what is launched, in order.
+
+    ``follow`` returns what goes along with the launch of that number, if anything is to.
+    """
 
     folder: RunFolder
     config: RecordConfig
     variants: Sequence[Variant]
+    follow: Callable[[int], Following | None] | None = None
 
     @property
     def launches(self) -> int:
@@ -63,7 +73,7 @@ def make_launches(plan: Plan, invocation: Invocation, watcher: Watcher, *, made:
             record = _make_launch(plan, number, launch, watcher)
             watcher.launch_finished(launch, record.outcome)
             records.append(record)
-            if record.outcome not in ("finished", "killed"):
+            if record.outcome not in ("finished", "killed", PARTED):
                 _keep_identity(plan.folder)
                 return records
     _keep_identity(plan.folder)
@@ -105,8 +115,18 @@ def _make_launch(plan: Plan, variant: int, launch: int, watcher: Watcher) -> Lau
             timeout_s=config.launcher.timeout_s,
             grace_s=config.launcher.grace_s,
             on_step=lambda step, total: watcher.step(launch, step, total),
+            on_size=lambda size, planned: _tell_size(plan, config, (size, planned), watcher) if launch == 0 else None,
+            following=None if plan.follow is None else plan.follow(launch),
         )
     )
+
+
+def _tell_size(plan: Plan, config: RecordConfig, seen: tuple[int, int | None], watcher: Watcher) -> None:
+    size, planned = seen
+    sizes = Sizes(step=size, steps=planned, launches=plan.launches, free=shutil.disk_usage(plan.folder.path).free)
+    told = size_note(config, sizes)
+    if told:
+        watcher.note(told)
 
 
 def _run_document(plan: Plan, invocation: Invocation) -> dict[str, Any]:

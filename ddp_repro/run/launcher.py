@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from ddp_repro.run import rank_state
 from ddp_repro.run.driver import Interrupted, adopt_orphans
+from ddp_repro.run.following import Following
 from ddp_repro.run.ports import reserved_port
 from ddp_repro.run.processes import MARK, RankCommand, children, end_world, exit_text, kill, reap_orphans, start
 from ddp_repro.run.progress import RELEASE_VARIABLE, VARIABLE, LineReader, Message
-from ddp_repro.run.rank_state import Ending, RankState, ended_before
+from ddp_repro.run.rank_state import Ending, RankState, ended_before, parted_ending
 from ddp_repro.trace.launch import LaunchRecord, RankExit, write_launch_record
 from ddp_repro.trace.layout import LaunchFolder
 
@@ -28,7 +29,7 @@ class WorldPlan:
     """One launch: the command of each of its ``nproc`` ranks, their environment, and how long a step may take (s).
 
     Until all ranks have started, ``timeout_s`` is at least ``STARTUP_S``. With ``kill_at`` the whole world is killed
-    once rank 0 has done so many optimizer steps.
+    once rank 0 has done so many optimizer steps. ``following`` reads its traces, and may have it ended early.
     """
 
     folder: LaunchFolder
@@ -38,7 +39,9 @@ class WorldPlan:
     timeout_s: float
     grace_s: float
     on_step: Callable[[int, int | None], None]
+    on_size: Callable[[int, int | None], None] = lambda _size, _planned: None
     kill_at: int | None = None
+    following: Following | None = None
 
 
 def run_world(plan: WorldPlan) -> LaunchRecord:
@@ -89,13 +92,15 @@ class _World:
             self._ranks.append(RankState(process=process))
         os.close(self._write_fd)
         self._write_fd = -1
+        if self._plan.following is not None:
+            self._held.enter_context(self._plan.following)
 
     def watch(self) -> Ending:
         """Wait until the world ended or must be ended, and say how."""
         while True:
             self._pump(POLL_S)
             reap_orphans([child.pid for child in (*self._others, *(rank.process for rank in self._ranks))])
-            ending = self._killed() or self._failed() or self._hung() or self._finished()
+            ending = self._killed() or self._failed() or self._hung() or self._finished() or self._parted()
             if ending is not None:
                 return ending
 
@@ -128,6 +133,7 @@ class _World:
             ranks=exits,
             seconds=round(seconds, 3),
             id=self._mark,
+            parting=ending.parting,
         )
 
     def _command(self, rank: int, port: int) -> RankCommand:
@@ -162,6 +168,9 @@ class _World:
         self._progress_at = time.monotonic()
         if message.event == "planned":
             self._planned = message.step
+            return
+        if message.event == "size":
+            self._plan.on_size(message.step, self._planned)
             return
         self._ranks[message.rank].take(message)
         if message.event == "error":
@@ -241,6 +250,11 @@ class _World:
         if time.monotonic() - self._teardown_at <= rank_state.TEARDOWN_S:
             return None
         return Ending(notes={n: rank.late_note() for n, rank in enumerate(self._ranks) if rank.is_running})
+
+    def _parted(self) -> Ending | None:
+        """Return the ending where enough is known of a world to end it, and all of its ranks are still training."""
+        found = self._plan.following and self._plan.following.parting()
+        return parted_ending(self._ranks, found) if found and not any(rank.closed for rank in self._ranks) else None
 
     def _release(self) -> None:
         """Let the ranks go that wait for each other to have been observed."""

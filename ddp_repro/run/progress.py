@@ -11,14 +11,17 @@ VARIABLE = "DDP_REPRO_PROGRESS_FD"
 RELEASE_VARIABLE = "DDP_REPRO_RELEASE_FD"
 PIPE_BUF = 4096  # Linux: a write of this size at most is all or nothing
 _HINT_AT_MOST = 250  # characters; each takes up to 12 bytes as JSON
-Event = Literal["started", "planned", "step", "leaving", "left", "observed", "error"]
+Event = Literal["started", "planned", "step", "size", "leaving", "left", "observed", "error"]
 """``observed``: all that is to be seen of this rank is on disk. ``leaving`` and ``left``: so it is before and after it
 destroys its process group, which can hang; the text of ``leaving`` is the exception that made it leave, if any."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Message:
-    """One event of a rank; ``step`` counts the optimizer steps done, with ``planned`` those of the whole run."""
+    """One event of a rank; ``step`` counts the optimizer steps done, with ``planned`` those of the whole run.
+
+    With ``size`` it is the number of bytes that the modules and operators of a step take on disk.
+    """
 
     rank: int
     event: Event

@@ -23,6 +23,7 @@ from ddp_repro.run.provenance import code_provenance
 from ddp_repro.run.root_seed import seed_everything, seed_training
 from ddp_repro.run.saving import Saving
 from ddp_repro.run.script_rank import run_script_rank
+from ddp_repro.run.stopwatch import Stopwatch
 from ddp_repro.run.train import prepare, total_steps, train
 from ddp_repro.run.world import Place, join, leave, read_place
 from ddp_repro.trace.document import read_json, write_json
@@ -101,6 +102,9 @@ def _train(rank: _Rank, workload: Workload) -> None:
     )
     writer = TraceWriter(rank.folder.trace(rank.place.rank), meta)
     recorder = Recorder(writer, on_step=lambda step: rank.pipe.send("step", step=step))
+    stopwatch = Stopwatch() if rank.config.capture.timing else None
+    if stopwatch is not None:
+        stopwatch.attach()
     reason = "failed"
     try:
         with watch(
@@ -108,9 +112,11 @@ def _train(rank: _Rank, workload: Workload) -> None:
             capture=meta.capture,
             epoch_guard=rank.config.epoch_guard.value,
             boundaries=boundaries(rank.config.capture),
-            window=window(rank.config.capture, rank.folder, rank.place.rank),
+            window=window(rank.config.capture, rank.folder, rank.place.rank, rank.pipe),
         ):
             _train_and_tell(rank, workload, recorder)
+        if stopwatch is not None:
+            stopwatch.write(rank.folder.timing(rank.place.rank))
         reason = "finished"
     finally:
         writer.close(reason)
@@ -127,7 +133,12 @@ def _train_and_tell(rank: _Rank, workload: Workload, recorder: Recorder) -> None
     recorder.step = course.step
     train(session, course, saving.after_step)
     metrics = {f"epoch {int(result['epoch'])}": result["metric"].hex() for result in course.history}
-    told = {"metric": metrics, "validation": course.history, "not_exact": list(course.not_exact)}
+    told = {
+        "metric": metrics,
+        "validation": course.history,
+        "better": workload.better,
+        "not_exact": list(course.not_exact),
+    }
     write_json(rank.folder.final(rank.place.rank), {**_final(session.model.module), **told})
 
 

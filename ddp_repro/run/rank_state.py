@@ -7,6 +7,7 @@ from pathlib import Path
 
 from ddp_repro.run.processes import exit_text
 from ddp_repro.run.progress import Message
+from ddp_repro.trace.launch import PARTED, Parting
 
 TEARDOWN_S = 15.0  # gloo with DDP can hang in teardown (PyTorch 2.13); all is on disk by then
 
@@ -19,6 +20,7 @@ class Ending:
     reason: str = ""
     hint: str = ""
     notes: dict[int, str] = field(default_factory=dict)
+    parting: Parting | None = None
 
 
 @dataclass(slots=True, kw_only=True)
@@ -92,6 +94,18 @@ class RankState:
         """Return why the driver ended a rank whose observations were complete."""
         where = "in destroy_process_group" if self.leaving_since is not None else "in teardown"
         return f"ended by the driver: still {where} {TEARDOWN_S:g} s after its last observation"
+
+
+def parted_ending(ranks: list[RankState], parting: Parting) -> Ending:
+    """Return the ending of a world that is ended because of a difference."""
+    step = "before step 0" if parting.step < 0 else f"step {parting.step}"
+    on = f"{'rank' if len(parting.ranks) == 1 else 'ranks'} {', '.join(map(str, parting.ranks))}"
+    where = ", ".join([step, on, parting.phase, parting.name])
+    reason = (
+        f"ended by the driver after {ranks[0].last_step or 0} steps (fail_fast), soon after its first difference from "
+        f"launch {parting.reference}: {where}"
+    )
+    return Ending(outcome=PARTED, reason=reason, parting=parting)
 
 
 def ended_before(ranks: list[RankState], others: list[int]) -> str:

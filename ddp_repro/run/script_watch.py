@@ -25,6 +25,7 @@ from ddp_repro.run.progress import ProgressPipe
 from ddp_repro.run.rounds import StepWatch
 from ddp_repro.run.script_settings import resolved_settings
 from ddp_repro.run.start import environment_at_start
+from ddp_repro.run.stopwatch import Stopwatch
 from ddp_repro.run.world import exit_now
 from ddp_repro.trace.document import write_json
 from ddp_repro.trace.launch import FINAL_SCHEMA
@@ -68,6 +69,7 @@ class ScriptWatch:
         self._recorder = Recorder(None, pending=True)
         self._writer: TraceWriter | None = None
         self._closed = False
+        self._stopwatch = Stopwatch() if rank.config.capture.timing else None
         stop = rank.config.checkpoint.stop
         self._steps = StepWatch(
             limit=rank.config.train.max_steps if stop is None else stop,
@@ -86,6 +88,8 @@ class ScriptWatch:
         """Observe from now on."""
         self._attached.enter_context(self._watched())
         self._attached.callback(self._ends.attach())
+        if self._stopwatch is not None:
+            self._stopwatch.attach()
         self._steps.attach()
         watch_departure(self._before_departure, self._after_departure)
         watch_vanishing(self._before_vanishing)
@@ -97,7 +101,7 @@ class ScriptWatch:
             capture=config.capture.level.value,
             epoch_guard=config.epoch_guard.value,
             boundaries=boundaries(config.capture),
-            window=window(config.capture, self._rank.folder, self._rank.rank),
+            window=window(config.capture, self._rank.folder, self._rank.rank, self._rank.pipe),
         )
 
     def finish(self) -> None:
@@ -132,6 +136,8 @@ class ScriptWatch:
         assert self._writer is not None
         try:
             if reason != "failed":
+                if self._stopwatch is not None:
+                    self._stopwatch.write(self._rank.folder.timing(self._rank.rank))
                 self._write_final()
             self._attached.close()
         finally:

@@ -40,6 +40,7 @@ _LAUNCH_FILES: Final = (
     "rank-*.identity.json",
     "rank-*.final.json",
     "rank-*.survey.json",
+    "rank-*.timing.json",
     "rank-*.step-*.safetensors",
 )
 

@@ -1,48 +1,43 @@
 """One recorded launch: how it ended, and everything its ranks wrote."""
 
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
 from ddp_repro.errors import ReproError
-from ddp_repro.trace.document import read_json, write_json
+from ddp_repro.trace.document import read_json
 from ddp_repro.trace.identity import IDENTITY_SCHEMA, identity_digest
+from ddp_repro.trace.launch_record import (
+    OUTCOMES,
+    PARTED,
+    LaunchRecord,
+    Parting,
+    RankExit,
+    read_launch_record,
+    refuse_newer,
+    told,
+    write_launch_record,
+)
 from ddp_repro.trace.layout import LaunchFolder
 from ddp_repro.trace.reader import Trace, read_trace
+from ddp_repro.trace.sharing import SharedColumns
 
-LAUNCH_SCHEMA: Final = 1
+__all__ = [
+    "OUTCOMES",
+    "PARTED",
+    "Launch",
+    "LaunchRecord",
+    "Parting",
+    "RankExit",
+    "launch_so_far",
+    "load_launch",
+    "read_launch_record",
+    "write_launch_record",
+]
+
 FINAL_SCHEMA: Final = 1
-OUTCOMES: Final = ("finished", "failed", "hung", "interrupted", "stopped", "killed")
 _RANKS_NAMED: Final = 8
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class RankExit:
-    """How one rank ended; ``last_step`` is the last optimizer step that it completed, ``None`` where unknown."""
-
-    rank: int
-    exit_code: int | None
-    last_step: int | None
-    note: str = ""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class LaunchRecord:
-    """``launch.json``: how a launch ended.
-
-    ``outcome`` is one of ``OUTCOMES``, ``reason`` one sentence on it (empty when finished), ``seconds`` wall time,
-    ``id`` a random text that no other launch has (empty in records from before there was one).
-    """
-
-    schema: int = LAUNCH_SCHEMA
-    launch: int
-    world_size: int
-    outcome: str
-    reason: str
-    ranks: list[RankExit]
-    seconds: float
-    id: str = ""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,7 +46,7 @@ class Launch:
 
     ``traces``, ``identities`` and ``finals`` (what a rank said that it ended with) are by rank. ``problems`` holds one
     sentence for each thing because of which it must not be judged: what is missing, cut, damaged or newer, and an
-    outcome that is not "finished".
+    outcome that is neither "finished" nor "parted": one that was ended early is judged by what it wrote until then.
     """
 
     index: int
@@ -62,41 +57,37 @@ class Launch:
     problems: list[str]
     finals: dict[int, dict[str, Any]] = field(default_factory=dict)
 
-
-def write_launch_record(folder: LaunchFolder, record: LaunchRecord) -> None:
-    """Write ``launch.json``; raises ``ReproError`` when it cannot be written."""
-    write_json(folder.record, asdict(record))
-
-
-def read_launch_record(path: Path) -> LaunchRecord:
-    """Read ``launch.json``; raises ``ReproError`` when it is missing, newer, or no launch record."""
-    content = read_json(path)
-    _refuse_newer(path, content, LAUNCH_SCHEMA)
-    try:
-        record = _record(content)
-    except (TypeError, ValueError, KeyError, AttributeError) as error:
-        raise ReproError(f"{path} is no launch record: {error!r}", hint="record this launch again") from error
-    if record.outcome not in OUTCOMES or record.world_size < 1:
-        raise ReproError(f"{path} is no launch record: its outcome or world size cannot be", hint="record it again")
-    return record
+    @property
+    def was_cut(self) -> bool:
+        """Whether it was ended soon after it had differed from another one: its traces stop there."""
+        return self.record is not None and self.record.outcome == PARTED
 
 
-def load_launch(folder: LaunchFolder) -> Launch:
-    """Read everything that ``folder`` holds. Never raises on what is missing or damaged: ``problems`` names it."""
+def load_launch(folder: LaunchFolder, columns: SharedColumns | None = None) -> Launch:
+    """Read everything that ``folder`` holds. Never raises on what is missing or damaged: ``problems`` names it.
+
+    ``columns`` are those of launches that were read before, so that what is equal takes no memory again.
+    """
     problems: list[str] = []
     record = None
     try:
         record = read_launch_record(folder.record)
     except ReproError as error:
         problems.append(f"how launch {folder.index} ended is unknown: {error}")
-    if record is not None and record.outcome != "finished":
-        problems.append(f"launch {folder.index} {_told(record)}")
+    if record is not None and record.outcome not in ("finished", PARTED):
+        problems.append(f"launch {folder.index} {told(record)}")
     ranks = _ranks(folder, record, problems)
     launch = Launch(
         index=folder.index,
         path=folder.path,
         record=record,
-        traces=_load_traces(folder, ranks, problems),
+        traces=_load_traces(
+            folder,
+            ranks,
+            problems,
+            columns or SharedColumns(),
+            may_be_cut=record is not None and record.outcome == PARTED,
+        ),
         identities=_load_identities(folder, ranks, problems),
         problems=problems,
         finals=_load_finals(folder, ranks, problems),
@@ -105,41 +96,29 @@ def load_launch(folder: LaunchFolder) -> Launch:
     return launch
 
 
-def _record(content: dict[str, Any]) -> LaunchRecord:
-    ranks = [
-        RankExit(
-            rank=int(entry["rank"]),
-            exit_code=_optional_int(entry["exit_code"]),
-            last_step=_optional_int(entry["last_step"]),
-            note=str(entry["note"]),
-        )
-        for entry in content["ranks"]
-    ]
-    return LaunchRecord(
-        schema=int(content["schema"]),
-        launch=int(content["launch"]),
-        world_size=int(content["world_size"]),
-        outcome=str(content["outcome"]),
-        reason=str(content["reason"]),
-        ranks=ranks,
-        seconds=float(content["seconds"]),
-        id=str(content.get("id", "")),
+def launch_so_far(folder: LaunchFolder, traces: Mapping[int, Trace]) -> Launch:
+    """Return a launch that still runs as if it were ended now: with the rows that were read of each rank's trace."""
+    metas = [trace.meta for trace in traces.values()]
+    record = LaunchRecord(
+        launch=folder.index,
+        world_size=metas[0].world_size,
+        outcome=PARTED,
+        reason="",
+        ranks=[],
+        seconds=0.0,
+        id=metas[0].launch_id,
     )
-
-
-def _optional_int(value: Any) -> int | None:
-    return None if value is None else int(value)
-
-
-def _refuse_newer(path: Path, content: dict[str, Any], known: int) -> None:
-    schema = content.get("schema")
-    if not isinstance(schema, int) or schema < 1:
-        raise ReproError(f"{path} states no schema version: it was damaged", hint="record this launch again")
-    if schema > known:
-        raise ReproError(
-            f"{path} was written by a newer version of ddp_repro: schema {schema}, this one reads up to {known}",
-            hint="update ddp_repro where you read it",
-        )
+    problems: list[str] = []
+    launch = Launch(
+        index=folder.index,
+        path=folder.path,
+        record=record,
+        traces=dict(traces),
+        identities=_load_identities(folder, sorted(traces), problems),
+        problems=problems,
+    )
+    problems.extend(_mismatches(launch))
+    return launch
 
 
 def _ranks(folder: LaunchFolder, record: LaunchRecord | None, problems: list[str]) -> list[int]:
@@ -161,16 +140,18 @@ def _named(ranks: list[int]) -> str:
     return f"rank {numbers}" if len(ranks) == 1 else f"ranks {numbers}"
 
 
-def _load_traces(folder: LaunchFolder, ranks: list[int], problems: list[str]) -> dict[int, Trace]:
+def _load_traces(
+    folder: LaunchFolder, ranks: list[int], problems: list[str], columns: SharedColumns, *, may_be_cut: bool
+) -> dict[int, Trace]:
     traces = {}
     for rank in ranks:
         try:
-            trace = read_trace(folder.trace(rank))
+            trace = columns.shared(read_trace(folder.trace(rank)))
         except ReproError as error:
             problems.append(f"launch {folder.index}, rank {rank}: {error}")
             continue
         traces[rank] = trace
-        if trace.damage is not None:
+        if trace.damage is not None and not may_be_cut:
             problems.append(f"launch {folder.index}, rank {rank}: {trace.damage}")
     return traces
 
@@ -181,7 +162,7 @@ def _load_identities(folder: LaunchFolder, ranks: list[int], problems: list[str]
         path = folder.rank_identity(rank)
         try:
             identity = read_json(path)
-            _refuse_newer(path, identity, IDENTITY_SCHEMA)
+            refuse_newer(path, identity, IDENTITY_SCHEMA)
         except ReproError as error:
             problems.append(f"launch {folder.index}, rank {rank}: {error}")
             continue
@@ -198,7 +179,7 @@ def _load_finals(folder: LaunchFolder, ranks: list[int], problems: list[str]) ->
             continue
         try:
             finals[rank] = read_json(path)
-            _refuse_newer(path, finals[rank], FINAL_SCHEMA)
+            refuse_newer(path, finals[rank], FINAL_SCHEMA)
         except ReproError as error:
             finals.pop(rank, None)
             problems.append(f"launch {folder.index}, rank {rank}: {error}")
@@ -222,14 +203,3 @@ def _mismatches(launch: Launch) -> Iterator[str]:
             yield f"{where}: its identity is not the one its trace was recorded under"
         elif identity is not None and identity_digest(identity) != trace.meta.identity:
             yield f"{where}: its identity was changed after the launch, or is damaged"
-
-
-def _told(record: LaunchRecord) -> str:
-    told = {
-        "hung": "hung",
-        "failed": "failed",
-        "interrupted": "was interrupted",
-        "stopped": "was stopped early",
-        "killed": "was killed",
-    }
-    return told[record.outcome] + (f": {record.reason}" if record.reason else "")

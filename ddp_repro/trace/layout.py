@@ -40,6 +40,10 @@ class LaunchFolder:
         """Return what ``rank`` saw of its operators as they ran again."""
         return self.path / f"rank-{rank}.survey.json"
 
+    def timing(self, rank: int) -> Path:
+        """Return when the steps of ``rank`` ended, and how much memory it took."""
+        return self.path / f"rank-{rank}.timing.json"
+
     def tensors(self, rank: int, step: int) -> Path:
         """Return the tensors of operators that ``rank`` kept in a step."""
         return self.path / f"rank-{rank}.step-{step}.safetensors"
@@ -89,6 +93,16 @@ class RunFolder:
         """The identity that all launches of the run are held to."""
         return self.path / "identity.json"
 
+    @property
+    def obtained(self) -> Path:
+        """What a launch gave, as a golden, where it is not kept beside the one that it was held against."""
+        return self.path / "golden.obtained.arrows"
+
+    @property
+    def baseline(self) -> Path:
+        """The spread that a later run can be held to."""
+        return self.path / "baseline.json"
+
     def checkpoints(self, number: int) -> Path:
         """Return where the ``number``-th training (from 0) that is stopped and restarted saves its checkpoints."""
         return self.path / "checkpoints" / str(number)
@@ -120,7 +134,7 @@ class RunFolder:
 
     def files(self) -> list[Path]:
         """Return the files of the run that exist outside its launches."""
-        fixed = (self.config, self.run, self.verdict, self.report, self.identity)
+        fixed = (self.config, self.run, self.verdict, self.report, self.identity, self.obtained, self.baseline)
         return [file for file in (*fixed, *sorted(self.path.glob("config-[0-9]*.yaml"))) if file.exists()]
 
 

@@ -1,12 +1,17 @@
 """What one rank observed: the columns of its trace in memory."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 import numpy as np
 import numpy.typing as npt
 import xxhash
 
 from ddp_repro.trace.schema import TraceMeta
+
+COLUMNS: Final = ("step", "seq", "phase", "name", "spec", "digest", "value", "valid")
+"""What a trace has one value of for each row."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -23,12 +28,46 @@ class Observation:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True, eq=False)
+class Values:
+    """A column of ``count`` numbers of which few are there: those of ``rows`` (ascending); the others are NaN.
+
+    What is taken out of it is an array.
+    """
+
+    rows: npt.NDArray[np.int64]
+    numbers: npt.NDArray[np.float64]
+    count: int
+
+    def __getitem__(self, which: Any) -> Any:
+        """Return the numbers of some rows, as from an array."""
+        if isinstance(which, slice) or getattr(which, "dtype", None) == np.bool_:
+            return self.__array__()[which]
+        if len(self.rows) == 0:
+            return np.full(np.shape(which), np.nan)[()]
+        at = np.minimum(np.searchsorted(self.rows, self._from_begin(which)), len(self.rows) - 1)
+        return np.where(self.rows[at] == self._from_begin(which), self.numbers[at], np.nan)[()]
+
+    def _from_begin(self, which: Any) -> Any:
+        places = np.asarray(which)
+        return np.where(places < 0, places + self.count, places)
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> npt.NDArray[np.float64]:
+        """Return all of it."""
+        made = np.full(self.count, np.nan)
+        made[self.rows] = self.numbers
+        return made if dtype is None else made.astype(dtype)
+
+    def __len__(self) -> int:
+        return self.count
+
+
+@dataclass(frozen=True, slots=True, kw_only=True, eq=False)
 class Trace:
     """The observations of one rank, as columns of n rows in execution order, without the closing row.
 
     ``phase``, ``name`` and ``spec`` are codes into ``phases``, ``names`` and ``specs``, which hold the labels in order
-    of first appearance. ``value`` is NaN where ``valid`` is false. ``end`` is the reason on the closing row (``None``:
-    there is none), ``damage`` one sentence on why the trace is not whole (``None``: it is).
+    of first appearance. ``value`` (an array, or ``Values``) is NaN where ``valid`` is false. ``end`` is the reason on
+    the closing row (``None``: there is none), ``damage`` one sentence on why the trace is not whole (``None``: it is).
     """
 
     meta: TraceMeta
@@ -38,7 +77,7 @@ class Trace:
     name: npt.NDArray[np.int32]
     spec: npt.NDArray[np.int32]
     digest: npt.NDArray[np.uint64]
-    value: npt.NDArray[np.float64]
+    value: npt.NDArray[np.float64] | Values
     valid: npt.NDArray[np.bool_]
     phases: list[str]
     names: list[str]
@@ -76,6 +115,12 @@ class Trace:
             digest=self.digest[row].tobytes(),
             value=float(self.value[row]) if self.valid[row] else None,
         )
+
+    @classmethod
+    def joined(cls, parts: "Sequence[Trace]") -> "Trace":
+        """Return parts of one trace, in order, as one: each has the labels of the parts before it."""
+        columns: dict[str, Any] = {name: np.concatenate([getattr(part, name) for part in parts]) for name in COLUMNS}
+        return replace(parts[-1], **columns)
 
     def rows_of(self, step: int) -> npt.NDArray[np.int64]:
         """Return the rows of optimizer step ``step``, in execution order."""

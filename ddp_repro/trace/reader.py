@@ -29,23 +29,24 @@ def read_trace(path: Path) -> Trace:
     Raises ``ReproError`` for a file that is missing, is no trace (or not even its beginning is intact), or was
     written by a newer version. The file is checked against its seals before anything in it is decoded.
     """
-    return trace_in(_mapped(path), path)
+    return trace_in(mapped(path), path)
 
 
 def trace_in(data: pa.Buffer, path: Path) -> Trace:
     """Read the trace that ``data``, the bytes of ``path``, holds; see ``read_trace``."""
     intact = intact_prefix(data)
     stream = data.slice(0, intact.size)
-    meta = _meta(path, stream, intact)
+    meta = meta_in(path, stream)
     try:
-        trace = _decode(stream, intact.rows, meta)
+        trace = decoded(stream, intact.rows, meta)
     except (pa.ArrowException, OSError, ValueError, IndexError, MemoryError) as error:
         raise ReproError(f"{path} is sealed, and still does not decode: {error}", hint="record it again") from error
     trace = _without_closing_row(trace)
     return replace(trace, damage=_damage(trace, intact, data.size))
 
 
-def _mapped(path: Path) -> pa.Buffer:
+def mapped(path: Path) -> pa.Buffer:
+    """Return the bytes of a file, mapped and not read; raises ``ReproError`` where it cannot be opened."""
     try:
         with path.open("rb") as file:  # pyarrow itself takes no path that is not UTF-8
             is_empty = os.fstat(file.fileno()).st_size == 0
@@ -55,11 +56,12 @@ def _mapped(path: Path) -> pa.Buffer:
         raise ReproError(f"cannot read the trace {path}: {reason}", hint="check the folder that was named") from error
 
 
-def _meta(path: Path, stream: pa.Buffer, intact: Intact) -> TraceMeta:
+def meta_in(path: Path, stream: pa.Buffer) -> TraceMeta:
+    """Return whose trace a ``stream`` of ``path``, whose seals were checked, is; raises as ``read_trace``."""
     no_trace = ReproError(
         f"{path} is no trace of ddp_repro, or its very beginning is damaged", hint="record this launch again"
     )
-    if intact.size == 0:
+    if stream.size == 0:
         raise no_trace
     try:
         schema = ipc.open_stream(stream).schema
@@ -74,7 +76,8 @@ def _meta(path: Path, stream: pa.Buffer, intact: Intact) -> TraceMeta:
     )
 
 
-def _decode(stream: pa.Buffer, rows: int, meta: TraceMeta) -> Trace:
+def decoded(stream: pa.Buffer, rows: int, meta: TraceMeta) -> Trace:
+    """Return the ``rows`` rows of a stream, a closing row among them; raises ``ValueError`` or Arrow's errors."""
     if rows > stream.size:  # a row takes several bytes, however well it compresses: its number alone does
         raise ValueError(f"{rows} rows in {stream.size} bytes")
     trace = Trace(
@@ -123,11 +126,12 @@ def _fill(trace: Trace, rows: slice, table: pa.Table) -> None:
     digests = table.column("digest").combine_chunks()
     first = digests.offset * 2
     trace.digest[rows] = np.frombuffer(digests.buffers()[1], np.uint64)[first : first + 2 * len(digests)].reshape(-1, 2)
-    value = table.column("value")
+    value, numbers = table.column("value"), trace.value
+    assert isinstance(numbers, np.ndarray), "it was made for this"
     if value.null_count == len(value):
-        trace.value[rows], trace.valid[rows] = np.nan, False
+        numbers[rows], trace.valid[rows] = np.nan, False
     else:
-        trace.value[rows] = value.to_numpy()
+        numbers[rows] = value.to_numpy()
         trace.valid[rows] = value.is_valid().to_numpy()
     _fill_labels(trace.phase[rows], trace.phases, table.column("phase"))
     _fill_labels(trace.name[rows], trace.names, table.column("name"))

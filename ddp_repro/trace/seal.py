@@ -11,6 +11,7 @@ newer trace is told from a damaged one.
 """
 
 import re
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -60,31 +61,66 @@ class Intact:
     torn: bool
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Group:
+    """A batch and the messages before it, which are intact: bytes ``start`` to ``end`` of the data that was given.
+
+    ``rows`` are those of the file up to its end, ``labels`` the bytes of its schema and dictionaries.
+    """
+
+    start: int
+    end: int
+    rows: int
+    labels: tuple[slice, ...]
+
+
+class Unsealer:
+    """The reader's side, for a file that is read in pieces: checks the seal of each group of messages."""
+
+    def __init__(self) -> None:
+        self._running = xxhash.xxh3_128()
+
+    def groups(self, data: pa.Buffer) -> Iterator[Group]:
+        """Yield the groups at the beginning of ``data``, up to the first that is not whole or not intact.
+
+        ``data`` goes on where the last group that was yielded ended.
+        """
+        view = memoryview(data)
+        source = pa.BufferReader(data)
+        messages = ipc.MessageReader.open_stream(source)
+        begin = start = 0
+        labels: list[slice] = []
+        while (message := _next_message(messages)) is not None:
+            end = source.tell()
+            if message.type == "record batch":
+                seal = _SEAL.search(bytes(view[start : min(start + _FRAME + message.metadata.size, end)]))
+                if seal is None or not self._matches(view[begin:end], start - begin + seal.end()):
+                    return
+                yield Group(start=begin, end=end, rows=int(seal[1]), labels=tuple(labels))
+                begin, labels = end, []
+            else:
+                labels.append(slice(start, end))
+            start = end
+
+    def _matches(self, group: memoryview, at: int) -> bool:
+        running = self._running.copy()
+        running.update(group[:at])
+        running.update(_ZEROS)
+        running.update(group[at + _HEX :])
+        if bytes(group[at : at + _HEX]) != running.hexdigest().encode():
+            return False
+        self._running = running
+        return True
+
+
 def intact_prefix(data: pa.Buffer) -> Intact:
     """Return how far ``data``, the bytes of a file, is intact. Never raises, whatever the bytes are."""
-    view = memoryview(data)
-    source = pa.BufferReader(data)
-    messages = ipc.MessageReader.open_stream(source)
-    running = xxhash.xxh3_128()
-    size = rows = start = 0
-    while (message := _next_message(messages)) is not None:
-        end = source.tell()
-        if message.type == "record batch":
-            seal = _SEAL.search(bytes(view[start : min(start + _FRAME + message.metadata.size, end)]))
-            if seal is None or not _matches(running, view[size:end], start - size + seal.end()):
-                break
-            size, rows = end, int(seal[1])
-        start = end
-    rest = bytes(view[size : size + len(END_OF_STREAM) + 1])
+    size = rows = 0
+    for group in Unsealer().groups(data):
+        size, rows = group.end, group.rows
+    rest = bytes(memoryview(data)[size : size + len(END_OF_STREAM) + 1])
     ended = rest == END_OF_STREAM
     return Intact(size=size, rows=rows, ended=ended, torn=bool(rest) and not ended)
-
-
-def _matches(running: "xxhash.xxh3_128", group: memoryview, at: int) -> bool:
-    running.update(group[:at])
-    running.update(_ZEROS)
-    running.update(group[at + _HEX :])
-    return bytes(group[at : at + _HEX]) == running.hexdigest().encode()
 
 
 def _next_message(messages: ipc.MessageReader) -> ipc.Message | None:

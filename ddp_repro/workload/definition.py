@@ -32,7 +32,8 @@ class Workload:
     on every rank at once); both get a batch on the model's device. `loss` returns a tensor with one element; `metric`
     the sum over the batch and its count. `scheduler` gets the optimizer and the number of optimizer steps of
     the whole run. `data_identity` names the data (name, length, digest, split): two runs on other data are not
-    comparable. `train_loader` replaces `ddp_repro.make_loader`.
+    comparable. `train_loader` replaces `ddp_repro.make_loader`. `better` says which way the
+    metric is better, for `spread`.
     """
 
     model: nn.Module
@@ -46,3 +47,4 @@ class Workload:
     clip_norm: float | None = None
     data_identity: Mapping[str, Any] = field(default_factory=dict)
     train_loader: Callable[[LoaderRequest], DataLoader[Any]] | None = None
+    better: Literal["higher", "lower"] | None = None

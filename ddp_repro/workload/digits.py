@@ -61,6 +61,7 @@ def build(size: str = "small", **overrides: Any) -> Workload:
         model=ConvNet(options),
         loss=loss,
         metric=accuracy,
+        better="higher",
         train_data=AugmentedDigits(images[:_TRAINED], labels[:_TRAINED], options),
         eval_data=Digits(images[_TRAINED:], labels[_TRAINED:]),
         batch_size=options.batch_size,

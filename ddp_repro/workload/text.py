@@ -67,6 +67,7 @@ def build(size: str = "small", **overrides: Any) -> Workload:
         model=Transformer(options),
         loss=loss,
         metric=accuracy,
+        better="higher",
         train_data=AugmentedWindows(text[:split], options),
         eval_data=Windows(text[split:], options.context),
         batch_size=options.batch_size,

@@ -87,3 +87,13 @@ def test_a_real_check_runs_from_another_folder(installed: Path, tmp_path: Path) 
     assert json.loads(verdict.read_text())["verdict"] == "REPRODUCIBLE"
     assert "REPRODUCIBLE" in verdict.with_name("report.html").read_text()
     assert str(ROOT) not in done.stdout + done.stderr
+
+
+def test_pytest_finds_the_fixture_of_the_wheel(installed: Path, tmp_path: Path) -> None:
+    (tmp_path / "test_it.py").write_text("def test_it(reproducible):\n    assert callable(reproducible.golden)\n")
+    pytest_alone = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
+    done = run(tmp_path, installed / "python", *pytest_alone)
+    assert done.returncode == 0, done.stdout + done.stderr
+    left_out = run(tmp_path, installed / "python", *pytest_alone, "--strict-markers", "-m", "not reproducible")
+    assert left_out.returncode == 5, left_out.stdout + left_out.stderr
+    assert "1 deselected" in left_out.stdout

@@ -108,6 +108,19 @@ def test_what_does_not_return_is_told_with_its_rate(tmp_path: Path) -> None:
     assert not list(tmp_path.glob("run/second-look-*/launch-*/*.safetensors"))
 
 
+@pytest.mark.full
+def test_what_shows_in_one_launch_of_five_at_certain_data_is_placed_and_told_with_its_rate(tmp_path: Path) -> None:
+    verdict = check("rare_in_data", tmp_path / "run", "launches=5", "train.max_steps=40", "train.epochs=20")
+    step = int((tmp_path / "run/launch-4/rank-1.log").read_text().partition("rare at step ")[2].split()[0])
+    found = verdict["findings"][0]
+    assert verdict["verdict"] == "DIVERGED"
+    assert verdict["classes"] == [[0, 1, 2, 3], [4]]
+    assert (found["cause"], found["step"], found["ranks"]) == ("forward-operator", step, [1])
+    assert (found["phase"], found["name"]) == ("loss", "loss")
+    assert "launch 4 is alone" in found["message"]
+    assert "seen in 1 of 5 launches, and a second look (4 launches) did not show it again" in found["message"]
+
+
 def test_no_second_look_where_none_is_wanted(tmp_path: Path) -> None:
     verdict = check("noisy_forward", tmp_path / "run", "second_look=false")
     assert verdict["findings"][0]["operator"] is None

@@ -13,7 +13,14 @@ from typing import Any
 
 from tests.prefork import command
 
-IMPORTED = ("torch", "torch._dynamo", "ddp_repro.cli", "ddp_repro.run.launch", "ddp_repro.run.rank_launch")
+IMPORTED = (
+    "torch",
+    "torch._dynamo",
+    "ddp_repro.cli",
+    "ddp_repro.run.launch",
+    "ddp_repro.run.rank_launch",
+    "scipy.stats",
+)
 
 
 def main() -> None:

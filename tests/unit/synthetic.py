@@ -1,7 +1,7 @@
 """Launches as probes would record them, without any training: plain rows to edit, written as real traces."""
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -9,9 +9,10 @@ from typing import Any
 import numpy as np
 import xxhash
 
+from ddp_repro.judge.ignored import rows_kept
 from ddp_repro.trace.document import write_json
 from ddp_repro.trace.identity import identity_digest
-from ddp_repro.trace.launch import Launch, LaunchRecord, RankExit, load_launch, write_launch_record
+from ddp_repro.trace.launch import PARTED, Launch, LaunchRecord, Parting, RankExit, load_launch, write_launch_record
 from ddp_repro.trace.layout import LaunchFolder
 from ddp_repro.trace.reader import Trace
 from ddp_repro.trace.schema import TraceMeta
@@ -318,6 +319,15 @@ def trace_of(rows: Rows, *, rank: int = 0, labels_first: Sequence[Row] = ()) -> 
         damage=None,
         **columns,
     )
+
+
+def cut(launch: Launch, rows: Mapping[int, int], *, parting: Parting | None = None) -> Launch:
+    """Return a launch as if it had been ended early: of each rank only so many rows are there."""
+    assert launch.record is not None
+    traces = {rank: rows_kept(trace, np.arange(len(trace)) < rows[rank]) for rank, trace in launch.traces.items()}
+    traces = {rank: replace(trace, end=None, damage="the trace is cut") for rank, trace in traces.items()}
+    record = replace(launch.record, outcome=PARTED, parting=parting)
+    return replace(launch, traces=traces, record=record, finals={})
 
 
 def launch_of(written: Ranks, *, index: int = 0) -> Launch:

@@ -6,6 +6,8 @@ from omegaconf import OmegaConf
 from ddp_repro.config import (
     CheckConfig,
     DataConfig,
+    GoldenConfig,
+    GoldenLevel,
     Precision,
     RecordConfig,
     TrainConfig,
@@ -40,6 +42,7 @@ def test_operational_keys_are_no_part_of_what_is_compared() -> None:
     other.output.dir = "elsewhere"
     other.launcher.timeout_s = 3.0
     other.compare.allow = ["software.torch"]
+    other.golden = GoldenConfig(path="goldens", level=GoldenLevel.full, accept=True)
     assert semantic(one) == semantic(other)
     assert semantic(one) != semantic(CheckConfig(data=DataConfig(num_workers=2)))
     assert OmegaConf.create(semantic(one))  # plain types only

@@ -13,7 +13,7 @@ import pytest
 
 from ddp_repro.errors import ReproError
 from ddp_repro.judge.distance import distance_between, distance_of, ulps_between
-from ddp_repro.judge.findings import Distance, Variant
+from ddp_repro.judge.findings import Distance, FieldDifference, GoldenOutcome, Variant
 from ddp_repro.judge.judgement import Rules, judge
 from ddp_repro.report.html.axis import axis
 from ddp_repro.report.html.curves import thinned
@@ -206,6 +206,35 @@ def test_one_launch_has_no_map_and_its_losses() -> None:
     assert 'id="data"' not in source
     assert "One launch: there is nothing to compare it with" in source
     assert source.count("<polyline") == 3
+
+
+def test_the_golden_is_told_with_what_moved_and_how_it_is_accepted() -> None:
+    launches = pair()[:1]
+    outcome = GoldenOutcome(
+        state="stale",
+        told="the golden <b>goldens/a.arrows</b> is stale",
+        path="goldens",
+        level="step",
+        file="goldens/a.arrows",
+        accept="torchrun -m ddp_repro.check golden.accept=true",
+        moved=(FieldDifference(field="experiment.seed", values=[0, None]),),
+        unused=("goldens/b.arrows",),
+        code=({"git_commit": "abc"}, {"git_commit": "def"}),
+    )
+    judged = replace(judge(launches, Rules()), golden=outcome)
+    page = page_of(launches, verdict_document(judged, Context(run=RunFolder(Path("runs/1")), command="c")))
+    told = page.partition('id="golden"')[2].partition("</section>")[0]
+    for part in (
+        "<b>stale</b>",
+        "&lt;b&gt;goldens/a.arrows",
+        "0 in the golden, unset now",
+        "goldens/b.arrows",
+        "abc",
+        "def",
+    ):
+        assert part in told, part
+    assert "<pre>torchrun -m ddp_repro.check golden.accept=true</pre>" in told
+    assert "One launch, held against a golden: there is no map." in page
 
 
 def test_a_finding_that_the_traces_do_not_show_is_said() -> None:

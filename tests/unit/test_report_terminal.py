@@ -8,7 +8,7 @@ import pytest
 from rich.console import Console
 
 from ddp_repro.errors import ReproError, Verdict
-from ddp_repro.judge.findings import Distance, FieldDifference, Finding, Judgement
+from ddp_repro.judge.findings import Distance, FieldDifference, Finding, GoldenOutcome, Judgement
 from ddp_repro.judge.judgement import Rules, judge
 from ddp_repro.report.terminal import print_error, print_recorded, print_report, print_verdict, render
 from ddp_repro.report.verdict import Context, verdict_document
@@ -206,3 +206,34 @@ def test_the_report_goes_to_stdout_and_errors_to_stderr(capsys: pytest.CaptureFi
     print_error(ReproError("no [such] key", hint="look at --cfg job"))
     out, err = capsys.readouterr()
     assert (out, err) == ("", "error: no [such] key\nlook at --cfg job\n")
+
+
+ACCEPT = (
+    "torchrun -m ddp_repro.check workload=script " + "workload.path=a/long/path/to/train.py " * 6 + "golden.accept=true"
+)
+CHANGED = GoldenOutcome(
+    state="changed",
+    told="goldens/0123456789abcdef.arrows holds something else; it was made at commit aaaaaaaaaa, and this is bbbbb",
+    path="goldens",
+    level="step",
+    file="goldens/0123456789abcdef.arrows",
+    obtained="goldens/0123456789abcdef.obtained.arrows",
+    accept=ACCEPT,
+)
+
+
+def test_what_became_of_the_golden_is_told_and_how_it_is_accepted_in_full() -> None:
+    found = replace(FINDING, witness="golden", launches=(0,), name="", names=())
+    told = " ".join(printed(judgement(findings=[found], classes=[[0]], golden=CHANGED)).split())
+    assert "golden goldens/0123456789abcdef.arrows holds something else; it was made at commit aaaaaaaaaa" in told
+    assert "obtained: goldens/0123456789abcdef.obtained.arrows" in told
+    assert f"accept {ACCEPT}" in told
+    assert "reproduce" not in told
+    assert "launch 0, step 3, rank 2, grad_local" in told
+
+
+def test_a_golden_that_is_a_reason_not_to_judge_is_told_once() -> None:
+    stale = replace(CHANGED, state="stale", told="the golden is stale: seed 0 against 1")
+    text = printed(judgement(Verdict.NOT_JUDGED, findings=[], problems=[stale.told], golden=stale))
+    assert text.count("seed 0 against 1") == 1
+    assert "golden     stale: goldens/0123456789abcdef.arrows" in text

@@ -5,6 +5,7 @@ import select
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -204,7 +205,7 @@ def test_a_pending_recorder_keeps_its_rows_until_it_is_opened(tmp_path: Path) ->
     writer.close("finished")
     trace = read_trace(tmp_path / "rank-0.arrows")
     assert trace.whole
-    assert (trace.step.tolist(), trace.value.tolist()) == ([0, 1], [1.0, 2.0])
+    assert (trace.step.tolist(), np.asarray(trace.value).tolist()) == ([0, 1], [1.0, 2.0])
 
 
 def test_a_forked_child_says_nothing_and_a_rank_waits_for_its_release(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -119,7 +119,7 @@ def test_columns_have_the_promised_types(tmp_path: Path) -> None:
     )
 
     assert [c.dtype for c in (trace.step, trace.phase, trace.name, trace.spec)] == [np.dtype(np.int32)] * 4
-    assert [str(c.dtype) for c in (trace.seq, trace.value, trace.valid)] == ["int64", "float64", "bool"]
+    assert [str(np.asarray(c).dtype) for c in (trace.seq, trace.value, trace.valid)] == ["int64", "float64", "bool"]
     assert (str(trace.digest.dtype), trace.digest.shape) == ("uint64", (2, 2))
     assert trace.rows_of(0).tolist() == [0, 1]
     assert trace.rows_of(1).tolist() == []

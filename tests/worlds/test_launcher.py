@@ -12,9 +12,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from ddp_repro.run.following import Following
 from ddp_repro.run.launcher import WorldPlan, run_world
 from ddp_repro.run.processes import MARK, marked
-from ddp_repro.trace.launch import LaunchRecord, read_launch_record
+from ddp_repro.trace.launch import LaunchRecord, Parting, read_launch_record
 from ddp_repro.trace.layout import LaunchFolder
 
 pytestmark = pytest.mark.worlds
@@ -28,13 +29,20 @@ pipe = ProgressPipe(rank)
 
 
 def run(
-    tmp_path: Path, body: str, *, timeout_s: float = 20.0, grace_s: float = 0.5, begin: str = "pipe.send('started')\n"
+    tmp_path: Path,
+    body: str,
+    *,
+    timeout_s: float = 20.0,
+    grace_s: float = 0.5,
+    begin: str = "pipe.send('started')\n",
+    following: Following | None = None,
 ) -> LaunchRecord:
     script = tmp_path / "rank.py"
     script.write_text(HEAD + begin + textwrap.dedent(body))
     folder = LaunchFolder(tmp_path / "launch-0")
     folder.path.mkdir()
     steps: list[tuple[int, int | None]] = []
+    sizes: list[tuple[int, int | None]] = []
     plan = WorldPlan(
         folder=folder,
         argv=[sys.executable, str(script)],
@@ -43,9 +51,12 @@ def run(
         timeout_s=timeout_s,
         grace_s=grace_s,
         on_step=lambda step, total: steps.append((step, total)),
+        following=following,
+        on_size=lambda size, planned: sizes.append((size, planned)),
     )
     record = run_world(plan)
     (tmp_path / "steps").write_text(repr(steps))
+    (tmp_path / "sizes").write_text(repr(sizes))
     assert read_launch_record(folder.record) == record
     assert not left_over(tmp_path)
     return record
@@ -63,11 +74,76 @@ def left_over(tmp_path: Path) -> list[int]:
     return found
 
 
+class Stops:
+    """Has the world ended once ``file`` is there."""
+
+    PARTING = Parting(reference=0, step=3, ranks=(1,), phase="loss", name="loss")
+
+    def __init__(self, file: Path, *, late: bool = False) -> None:
+        self.file = file
+        self.entered = self.left = 0
+        self._late = late
+
+    def __enter__(self) -> object:
+        self.entered += 1
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.left += 1
+
+    def parting(self) -> Parting | None:
+        if self.file.exists() and self._late:
+            self._late = False
+            time.sleep(1.0)  # for what the rank does after it wrote the file
+            return None
+        return self.PARTING if self.file.exists() else None
+
+
+def test_a_world_that_is_ended_early_leaves_nothing_behind(tmp_path: Path) -> None:
+    body = """
+    sleep = [sys.executable, '-c', 'import time; time.sleep(600)']
+    subprocess.Popen(sleep, start_new_session=True)
+    pipe.send('step', step=5)
+    if rank == 0: open(os.environ['DDP_REPRO_TEST'] + '/enough', 'w').close()
+    time.sleep(600)
+    """
+    stops = Stops(tmp_path / "enough")
+    record = run(tmp_path, body, following=stops)
+    assert (record.outcome, record.parting) == ("parted", Stops.PARTING)
+    assert [end.exit_code for end in record.ranks] == [-9, -9, -9]
+    assert record.reason.startswith("ended by the driver after ")
+    assert record.reason.endswith("its first difference from launch 0: step 3, rank 1, loss, loss")
+    assert (stops.entered, stops.left) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("last", "outcome"),
+    [("sys.exit(3)", "failed"), ("pipe.send('observed')", "finished"), ("pipe.send('leaving', text='oops')", "failed")],
+)
+def test_a_world_that_ends_by_itself_is_told_as_that(tmp_path: Path, last: str, outcome: str) -> None:
+    body = f"""
+    open(os.environ['DDP_REPRO_TEST'] + '/enough', 'w').close()
+    {last}
+    if {outcome == "failed"}: sys.exit(1)
+    """
+    stops = Stops(tmp_path / "enough", late=True)
+    record = run(tmp_path, body, following=stops)
+    assert (record.outcome, record.parting) == (outcome, None)
+    assert (stops.entered, stops.left) == (1, 1)
+
+
 def test_a_world_that_finishes(tmp_path: Path) -> None:
-    body = "pipe.send('planned', step=2); pipe.send('step', step=1); pipe.send('step', step=2); pipe.send('observed')"
+    body = """
+    pipe.send('planned', step=2)
+    pipe.send('step', step=1)
+    if rank == 0: pipe.send('size', step=64_000)
+    pipe.send('step', step=2)
+    pipe.send('observed')
+    """
     record = run(tmp_path, body)
     assert record.outcome == "finished"
     assert (tmp_path / "steps").read_text() == "[(1, 2), (2, 2)]"
+    assert (tmp_path / "sizes").read_text() == "[(64000, 2)]"
     assert record.reason == ""
     assert [(end.rank, end.exit_code, end.last_step) for end in record.ranks] == [(0, 0, 2), (1, 0, 2), (2, 0, 2)]
 

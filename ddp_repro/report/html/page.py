@@ -6,25 +6,22 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from ddp_repro.errors import ReproError
 from ddp_repro.judge.identity import fields_of
-from ddp_repro.judge.wording import numbered
 from ddp_repro.report.html.chain import chain
 from ddp_repro.report.html.charts import distance, growth, losses
+from ddp_repro.report.html.environment import LONGEST_VALUE, environment, template
 from ddp_repro.report.html.places import CALLED, COLOURS, EQUAL, SURFACES
 from ddp_repro.report.html.source import Files, Source
 from ddp_repro.report.html.telling import classes_told, cut, in_json, other_keys, sentence, told
 from ddp_repro.report.html.traced import Traced, traced_of
-from ddp_repro.report.screen import printable
 from ddp_repro.trace.document import read_json, write_text
 from ddp_repro.trace.layout import RunFolder
 
 _VERDICT_SCHEMA: Final = 1
 _ITEMS: Final = 500
-_VALUE: Final = 500
 
 
 def write_page(run: RunFolder, source: Source | None = None) -> Path:
@@ -42,7 +39,7 @@ def write_page(run: RunFolder, source: Source | None = None) -> Path:
 def page(verdict: Mapping[str, Any], identity: Mapping[str, Any], source: Source) -> str:
     """Return the page, one HTML document that needs nothing else."""
     traced = traced_of(verdict, source)
-    script = Markup(_template("page.js"))  # noqa: S704  the package's own file
+    script = Markup(template("page.js"))  # noqa: S704  the package's own file
     return (
         environment()
         .get_template("page.html.j2")
@@ -54,7 +51,8 @@ def page(verdict: Mapping[str, Any], identity: Mapping[str, Any], source: Source
             classes=classes_told(verdict["classes"]),
             records={entry["launch"]: source.record(entry["launch"]) for entry in verdict["launches"]},
             variants=_variants_by_launch(verdict),
-            identity=[(name, cut(in_json(value), _VALUE)) for name, value in fields_of(identity).items()],
+            golden=verdict.get("golden"),
+            identity=[(name, cut(in_json(value), LONGEST_VALUE)) for name, value in fields_of(identity).items()],
             provenance=_flat(identity.get("provenance", {})),
             more=other_keys(verdict),
             traced=traced,
@@ -66,40 +64,11 @@ def page(verdict: Mapping[str, Any], identity: Mapping[str, Any], source: Source
             surfaces=SURFACES,
             equal=EQUAL,
             called=CALLED,
-            style=stylesheet(),
+            style=Markup(template("page.css")),  # noqa: S704  the package's own file
             script=script,
             script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )
     )
-
-
-def environment() -> Environment:
-    """Return what templates are rendered in; every text that a template shows is escaped."""
-    made = Environment(
-        loader=PackageLoader("ddp_repro.report.html"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-        finalize=_shown,
-    )
-    made.filters["numbered"] = lambda numbers, noun: numbered(noun, numbers)
-    made.filters["as_value"] = lambda value: cut(in_json(value), _VALUE)
-    return made
-
-
-def stylesheet() -> Markup:
-    """Return the style of every page."""
-    return Markup(_template("page.css"))  # noqa: S704  the package's own file
-
-
-def _shown(value: Any) -> Any:
-    """Show as an escape whatever in a text could move or hide other text; what is markup already is ours."""
-    return printable(value) if isinstance(value, str) and not isinstance(value, Markup) else value
-
-
-def _template(name: str) -> str:
-    return Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8")
 
 
 def _read_identity(run: RunFolder) -> dict[str, Any]:
@@ -135,7 +104,7 @@ def _rank_told(one: Any) -> dict[str, Any]:
         "rank": one.rank,
         "step": step,
         "place": int(one.first[step + 1]),
-        "name": cut(one.name_at(step), _VALUE),
+        "name": cut(one.name_at(step), LONGEST_VALUE),
         "steps": int((one.first >= 0).sum()),
     }
 
@@ -143,5 +112,5 @@ def _rank_told(one: Any) -> dict[str, Any]:
 def _flat(value: Any, name: str = "") -> list[tuple[str, str]]:
     """Return a tree of objects as dotted names and values."""
     if not isinstance(value, Mapping):
-        return [(name, cut(in_json(value), _VALUE))]
+        return [(name, cut(in_json(value), LONGEST_VALUE))]
     return [pair for key, held in value.items() for pair in _flat(held, f"{name}.{key}" if name else str(key))]

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ddp_repro.report.html.page import environment, stylesheet
+from markupsafe import Markup
+
+from ddp_repro.report.html.environment import environment, template
 from ddp_repro.report.html.places import COLOURS, EQUAL, SURFACES
 from ddp_repro.report.html.telling import cut
 from ddp_repro.trace.document import write_text
@@ -38,7 +40,7 @@ def write_tables(path: Path, verdict: Mapping[str, Any], tables: Sequence[Table]
         .render(
             verdict=verdict,
             tables=shown,
-            style=stylesheet(),
+            style=Markup(template("page.css")),  # noqa: S704  the package's own file
             surfaces=SURFACES,
             equal=EQUAL,
             colours=COLOURS,

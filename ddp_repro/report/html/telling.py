@@ -13,7 +13,7 @@ _SHOWN: Final = {
 }  # fmt: skip
 _TOP: Final = {
     "schema", "verdict", "exit_code", "command", "level", "folder", "launches", "observations", "classes", "identity",
-    "problems", "findings", "notes", "variants", "ignore", "stretches",
+    "problems", "findings", "notes", "variants", "ignore", "stretches", "golden",
 }  # fmt: skip
 _LONGEST: Final = 2000
 _SENTENCE: Final = 400
@@ -42,7 +42,8 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     launches = counted(len(verdict["launches"]), "launch")
     rows = counted(int(verdict["observations"]), "observation")
     if verdict["verdict"] == "REPRODUCIBLE":
-        return f"Every observation of {launches} was there and equal in bits, and no invariant was broken ({rows})."
+        alike = "equal in bits" + (" to the golden" if verdict.get("golden") else "")
+        return f"Every observation of {launches} was there and {alike}, and no invariant was broken ({rows})."
     if verdict["verdict"] == "NOT_JUDGED":
         why = cut(next(iter(verdict["problems"]), "see below"), _SENTENCE)
         return f"Nothing could be concluded: {why}."
@@ -57,6 +58,7 @@ def _what(found: Found) -> str:
         "launches": "The same training gave other bits. First",
         "twins": "Variants that must not differ do. First",
         "ranks": "Ranks disagree where they must agree. First",
+        "golden": "The training is not what its golden holds. First",
     }.get(found["witness"], "What must hold within a launch does not")
 
 

@@ -74,6 +74,8 @@ def _within(verdict: Mapping[str, Any], source: Source) -> tuple[int, int] | Non
 def _pair(verdict: Mapping[str, Any], numbers: Sequence[int]) -> tuple[tuple[int, int] | None, list[str]]:
     """Return the launches that the map compares: those of the first finding between launches, else the first two."""
     if len(numbers) < 2:
+        if verdict.get("golden"):
+            return None, ["One launch, held against a golden: there is no map."]
         return None, ["One launch: there is nothing to compare it with, and no map."]
     refused = [one["field"] for one in verdict["identity"]["differences"] if not one["allowed"]]
     if refused:

@@ -2,6 +2,7 @@
 
 import random
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -18,6 +19,8 @@ from ddp_repro.workload import digits
 
 CLASSES = 10
 RARE_LAUNCH = 4  # of five; no second look is as long
+LATE_STEP = 55
+SLOW_S = 0.05  # a step, so that a driver that has little of a processor comes to end it
 
 
 @torch.library.custom_op("planted::noisy", mutates_args=())
@@ -175,3 +178,47 @@ def rare() -> Workload:
         return noised
 
     return replace(workload, loss=loss)
+
+
+def rare_in_data() -> Workload:
+    """One launch of five goes wrong on rank 1 at the first batch that begins with a seven; it prints in which step."""
+    workload = _built((0.0, 0.0))
+    steps = [0]
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        value = workload.loss(model, batch)
+        is_it = _launch() == RARE_LAUNCH and dist.get_rank() == 1 and steps[0] >= 0 and int(batch[1][0]) == 7
+        if is_it:
+            print(f"rare at step {steps[0]}", flush=True)
+        steps[0] = -1 if is_it else steps[0] + (steps[0] >= 0)
+        noised: Tensor = noisy(value, 1e-3 if is_it else 0.0)
+        return noised
+
+    return replace(workload, loss=loss)
+
+
+def late() -> Workload:
+    """All launches but the first differ from step 55 on, by rank 1's loss, and all in the same way."""
+    return _late(lambda launch, rank: 1e-3 if launch > 0 and rank == 1 else 0.0)
+
+
+def never_late() -> Workload:
+    """Clean twin of `late`."""
+    return _late(lambda launch, rank: 0.0)
+
+
+def _late(noise: Callable[[int, int], float]) -> Workload:
+    workload = digits.build(size="tiny")
+    steps = [0]
+
+    def loss(model: nn.Module, batch: Any) -> Tensor:
+        value = workload.loss(model, batch)
+        if not torch.is_grad_enabled():
+            return value
+        scale = noise(_launch(), dist.get_rank()) if steps[0] == LATE_STEP else 0.0
+        if scale or (steps[0] > LATE_STEP and noise(_launch(), 1)):
+            time.sleep(SLOW_S)
+        steps[0] += 1
+        return value * (1 + scale)
+
+    return replace(workload, loss=loss, eval_data=None, metric=None)

@@ -1,0 +1,172 @@
+"""Answers `spread`: how far seeds alone move the metric, and whether a candidate is really better."""
+
+if __name__ == "__main__":  # before the other imports: a crash in one of them must not end with 1
+    from ddp_repro.entry import enter
+
+    enter("spread")
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from ddp_repro.cli import Command, run_command
+from ddp_repro.config import SpreadConfig, semantic
+from ddp_repro.errors import ExitCode, ReproError
+from ddp_repro.judge.baseline import Baseline, differing, flat, read_baseline, write_baseline
+from ddp_repro.judge.seed_reach import cautions_of, problems_of
+from ddp_repro.judge.spread import Conclusion, SpreadRules, judge_spread
+from ddp_repro.judge.spread import Trial as Judged
+from ddp_repro.measured import identity_told, tell_measured
+from ddp_repro.report.progress import Progress
+from ddp_repro.report.spread_document import Asked, spread_document
+from ddp_repro.run.driver import Interrupted, Invocation
+from ddp_repro.run.launch import Plan, make_launches
+from ddp_repro.run.metric import Metric
+from ddp_repro.run.place import place_run
+from ddp_repro.run.spread_validation import validate_spread
+from ddp_repro.run.trials import Trial, planned_trials
+from ddp_repro.trace.document import read_json
+from ddp_repro.trace.launch import read_launch_record
+from ddp_repro.trace.layout import RunFolder
+from ddp_repro.validation import validate_launch
+
+
+def spread(config: SpreadConfig, invocation: Invocation) -> ExitCode:
+    """Launch the training once with each seed, with a candidate too where there is one; judge, keep and tell."""
+    candidate = next((one for one in invocation.twins if isinstance(one, SpreadConfig)), None)
+    for one in (config, candidate):
+        if one is not None:
+            validate_launch(one)
+    validate_spread(config, candidate)
+    kept = _kept(config)
+    folder = place_run(config.output)
+    trials = planned_trials(config, candidate, folder)
+    watch = _Watch(config=config, trials=trials, metric=Metric(config.metric, config))
+    plan = Plan(folder=folder, config=config, variants=[trial.variant(config.candidate) for trial in trials])
+    problems = _launch(plan, invocation, watch)
+    now = _as_baseline(config, watch, folder, invocation)
+    barred, notes = ([], []) if kept is None or problems else differing(kept, now, config.compare.allow)
+    rules = SpreadRules(
+        confidence=config.spread.confidence,
+        power=config.spread.power,
+        better=watch.better,  # type: ignore[arg-type]  # checked where it was read
+        baseline=None if kept is None else kept.values,
+        expects_candidate=candidate is not None,
+    )
+    cautions = [] if problems else cautions_of(watch.judged, rules)
+    problems += [*barred, *problems_of(watch.judged, rules)]
+    found = judge_spread(watch.judged, rules, problems, cautions)
+    if found.conclusion is Conclusion.MEASURED:
+        write_baseline(folder.baseline, now)
+    asked = Asked(
+        run=folder,
+        command=invocation.text,
+        metric=watch.metric.title,
+        candidate=tuple(config.candidate),
+        identity=identity_told(folder),
+    )
+    return tell_measured(spread_document(found, watch.judged, rules, asked, notes), folder, config.report)
+
+
+def _kept(config: SpreadConfig) -> Baseline | None:
+    """Return the baseline that is named; raise ReproError where this run could not be held to it."""
+    if not config.spread.baseline:
+        return None
+    kept = read_baseline(Path(config.spread.baseline))
+    now = replace(kept, settings=_settings(config), metric=Metric(config.metric, config).title)
+    data = {name for name in kept.settings if name.split(".")[0] == "data_identity"}  # known once launched
+    known = replace(kept, settings={name: value for name, value in kept.settings.items() if name not in data})
+    barred, _ = differing(known, now, config.compare.allow)
+    if barred:
+        raise ReproError(f"{barred[0]}.", hint="Measure a baseline as this run is, or have it run as the baseline was.")
+    return kept
+
+
+def _launch(plan: Plan, invocation: Invocation, watch: "_Watch") -> list[str]:
+    """Make the launches; return why nothing can be concluded, where one of them failed or gave no metric."""
+    try:
+        with suppress(Interrupted), Progress(enabled=watch.config.output.progress) as progress:
+            watch.progress = progress
+            make_launches(plan, invocation, watch)
+    except ReproError as error:
+        if not watch.started:
+            raise
+        return [" ".join(part for part in (str(error), error.hint) if part)]
+    if len(watch.judged) == len(watch.trials):
+        return []
+    trial = watch.trials[len(watch.judged)]
+    told = "was not made"
+    with suppress(ReproError):
+        record = read_launch_record(trial.folder.record)
+        told = f"{record.outcome}: {record.reason or 'no reason is known'}"
+    return [f"launch {trial.launch} (seed {trial.seed}) {told}"]
+
+
+@dataclass(kw_only=True)
+class _Watch:
+    """Shows how far the launches are, and reads the metric of each as it ends: a mistake is told after the first."""
+
+    config: SpreadConfig
+    trials: list[Trial]
+    metric: Metric
+    judged: list[Judged] = field(default_factory=list)
+    better: str | None = None
+    started: bool = False
+    progress: Progress | None = None
+
+    def launch_started(self, launch: int, of: int) -> None:
+        """Take note of what is there before the launch."""
+        self.started = True
+        self.metric.begin(self.trials[launch])
+        if self.progress is not None:
+            self.progress.launch_started(launch, of)
+
+    def note(self, text: str) -> None:
+        """Say ``text`` now."""
+        if self.progress is not None:
+            self.progress.note(text)
+
+    def step(self, launch: int, step: int, total: int | None) -> None:
+        """Show that rank 0 completed a step."""
+        if self.progress is not None:
+            self.progress.step(launch, step, total)
+
+    def launch_finished(self, launch: int, outcome: str) -> None:
+        """Read what the launch gave; raise ReproError where there is no metric."""
+        if self.progress is not None:
+            self.progress.launch_finished(launch, outcome)
+        if outcome != "finished":
+            return
+        trial = self.trials[launch]
+        found = self.metric.read(trial)
+        self.better = self.config.metric.better.value if self.config.metric.better else found.better
+        if self.config.candidate and self.better not in ("higher", "lower"):
+            raise ReproError(
+                "nothing says which way the metric is better, so no candidate can be called so.",
+                hint="Add metric.better=higher or metric.better=lower.",
+            )
+        self.judged.append(Judged(launch=launch, arm=trial.arm, seed=trial.seed, value=found.value, end=found.end))
+
+
+def _as_baseline(config: SpreadConfig, watch: _Watch, folder: RunFolder, invocation: Invocation) -> Baseline:
+    first = {trial.seed: trial.value for trial in reversed(watch.judged) if trial.arm == "A"}
+    seeds = [seed for seed in config.seeds if seed in first]
+    identity = read_json(folder.identity) if folder.identity.is_file() else {}
+    stack = {group: identity.get(group, {}) for group in ("software", "hardware", "environment")}
+    return Baseline(
+        metric=watch.metric.title,
+        seeds=seeds,
+        values=[first[seed] for seed in seeds],
+        settings={**_settings(config), **flat({"data_identity": identity.get("experiment", {}).get("data")})},
+        stack=flat(stack),
+        command=invocation.text,
+    )
+
+
+def _settings(config: SpreadConfig) -> dict[str, object]:
+    return flat({key: value for key, value in semantic(config).items() if key != "seed"})
+
+
+def main() -> None:
+    """Run as ``python -m ddp_repro.spread``."""
+    run_command(Command(name="spread", schema=SpreadConfig, run=spread))
