@@ -28,7 +28,7 @@ def retell(config: RetellConfig, _invocation: Invocation) -> ExitCode:
     if not run.verdict.is_file():
         raise ReproError(
             f"{run.path} holds no verdict.json.",
-            hint="Name a folder that check, resume, compare, spread or cost wrote.",
+            hint="Name a folder that check, resume, compare, bisect, survey, spread or cost wrote.",
         )
     print_written(write_again(run))
     if config.report.open:

@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 parser = argparse.ArgumentParser()
 parser.add_argument("--planted", nargs="*", default=[])
 parser.add_argument("--rate", type=float, default=1.0)
-for flag in ("compile", "bf16", "persistent", "hook"):
+for flag in ("compile", "bf16", "persistent", "hook", "careless"):
     parser.add_argument(f"--{flag}", action="store_true")
 parser.add_argument("--optimizer", default="plain")
 parser.add_argument("--workers", type=int, default=0)
@@ -44,6 +44,8 @@ ON = {
 def main() -> None:
     if args.threads is not None:
         torch.set_num_threads(args.threads)
+    if args.careless:
+        torch.use_deterministic_algorithms(False)
     dist.init_process_group("gloo")
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(16, 4), torch.randn(16, 1))
