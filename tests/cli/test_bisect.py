@@ -200,7 +200,6 @@ def test_a_built_in_workload_and_a_real_race(tmp_path: Path) -> None:
         (['bisect.factors.mine.cost="much"'], "names nothing that switches it off"),
         (["capture=off"], "capture=off"),
         ([], "there is no suspect to switch off"),
-        (["-m", "determinism=prod", "seed=1,2"], "cannot be combined"),
         (['bisect.factors.mine.overrides=["nprox=1"]'], "with mine off"),
     ],
 )
