@@ -70,4 +70,4 @@ def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
 
 def main() -> None:
     """Run as ``python -m ddp_repro.check``."""
-    run_command(Command(name="check", schema=CheckConfig, run=check))
+    run_command(Command(name="check", schema=CheckConfig, run=check, spans_nodes=True))

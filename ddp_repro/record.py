@@ -33,4 +33,4 @@ def record(config: RecordConfig, invocation: Invocation) -> ExitCode:
 
 def main() -> None:
     """Run as ``python -m ddp_repro.record``."""
-    run_command(Command(name="record", schema=RecordConfig, run=record))
+    run_command(Command(name="record", schema=RecordConfig, run=record, spans_nodes=True))

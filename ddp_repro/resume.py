@@ -32,6 +32,8 @@ def resume(config: ResumeConfig, invocation: Invocation) -> ExitCode:
     validate_launch(config)
     validate_resume(config)
     folder = place_run(config.output)
+    if invocation.nodes is not None:
+        invocation.nodes.require_shared(folder, "resume")  # a checkpoint is of all ranks
     made: list[Stretch] = []
     whole = straight(config)
     with suppress(Interrupted), Progress(enabled=config.output.progress) as progress:
@@ -81,4 +83,4 @@ def _judged(config: ResumeConfig, one: Stretch) -> Judged:
 
 def main() -> None:
     """Run as ``python -m ddp_repro.resume``."""
-    run_command(Command(name="resume", schema=ResumeConfig, run=resume))
+    run_command(Command(name="resume", schema=ResumeConfig, run=resume, spans_nodes=True))

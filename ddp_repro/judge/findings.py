@@ -147,8 +147,9 @@ class Judgement:
     ``classes`` are the launches in classes of equal bits, ``problems`` the reasons for which nothing could be
     concluded, ``identity`` the digest of the first launch's identity, ``observations`` the number of rows read over all
     launches and ranks, ``folders`` where each launch lies, by its number here, ``variants`` the twins, where launches
-    were made of several, ``ended`` what was ended early, ``chance`` what equal launches leave open, ``golden`` what
-    became of the golden, where they were held against one.
+    were made of several, ``nodes`` the number and host of each rank's node, where there were several, ``ended`` what
+    was ended early, ``chance`` what equal launches leave open, ``golden`` what became of the golden, where they were
+    held against one.
     """
 
     verdict: Verdict
@@ -161,6 +162,7 @@ class Judgement:
     observations: int = 0
     folders: dict[int, str] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
+    nodes: dict[int, tuple[int, str]] = field(default_factory=dict)
     ended: tuple[Ended, ...] = ()
     chance: Chance | None = None
     golden: GoldenOutcome | None = None

@@ -155,6 +155,11 @@ def _value_in(launch: Launch, rank: int, name: str) -> Any:
 def _is_allowed(name: str, allow: Sequence[str], level: str) -> bool:
     if level == WORLD_SIZE_INVARIANT and name in _FOLLOWS_WORLD_SIZE:
         return True
+    return is_named(name, allow)
+
+
+def is_named(name: str, allow: Sequence[str]) -> bool:
+    """Tell whether a field (dotted) is one of those that may differ; world size never is."""
     return name != WORLD_SIZE and any(_covers(pattern, name) for pattern in allow)
 
 

@@ -1,6 +1,7 @@
 """What must hold within one launch, whatever another launch did."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from ddp_repro.judge.agreement import ranks_finding
 from ddp_repro.judge.causes import Place, finding
@@ -8,7 +9,7 @@ from ddp_repro.judge.draws import worker_draws
 from ddp_repro.judge.epochs import epoch_findings
 from ddp_repro.judge.findings import Finding
 from ddp_repro.judge.guards import guard_findings
-from ddp_repro.judge.identity import differing_on_ranks, label
+from ddp_repro.judge.identity import differing_on_ranks, is_named, label
 from ddp_repro.judge.majority import outside_majority
 from ddp_repro.judge.noise import noise_findings
 from ddp_repro.judge.opaque import opaque_notes
@@ -77,6 +78,14 @@ def identity_findings(launch: Launch) -> list[Finding]:
         )
         findings.append(finding(cause, place, {"fields": listed(_told(differing))}))
     return findings
+
+
+def as_allowed(found: Finding, allow: Sequence[str]) -> Finding:
+    """Return a finding; as a warning, where it is of ranks whose identities differ in what may differ alone."""
+    is_of_identity = found.witness == "invariants" and found.cause in {cause for _, cause in _GROUPS}
+    if is_of_identity and found.step is None and all(is_named(name, allow) for name in found.names):
+        return replace(found, severity="warning")
+    return found
 
 
 def _is_harmless(group: str, differing: Sequence[str]) -> bool:

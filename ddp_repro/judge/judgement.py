@@ -14,7 +14,8 @@ from ddp_repro.judge.finals import went_on_inexactly
 from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, Variant, merged
 from ddp_repro.judge.identity import compare_identities, in_words, refusal_findings, unused_allowances
 from ddp_repro.judge.ignored import without_ignored
-from ddp_repro.judge.invariants import launch_findings
+from ddp_repro.judge.invariants import as_allowed, launch_findings
+from ddp_repro.judge.nodes import nodes_of
 from ddp_repro.judge.repeated import holds_the_same
 from ddp_repro.judge.soundness import blind_spots, common_problems, problems_of, usable_before
 from ddp_repro.judge.twins import Comparing
@@ -67,7 +68,7 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
     problems += common_problems(launches, differences, may_capture_differ=bool(rules.variants))
     if not problems and rules.expected is not None and len(launches) < rules.expected:
         problems.append(f"only {len(launches)} of {rules.expected} launches were made")
-    within, notes = _within(launches, unsound)
+    within, notes = _within(launches, unsound, rules.allow)
     refusal = refusal_findings(launches, differences)
     between = _between(launches, comparing, usable_before(launches, unsound)) if comparable else _Between()
     findings = [*merged(between.findings), *merged(within), *refusal]
@@ -91,6 +92,7 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         observations=sum(len(trace) for launch in recorded for trace in launch.traces.values()),
         folders={launch.index: str(launch.path) for launch in launches},
         variants=rules.variants,
+        nodes=nodes_of(launches),
         ended=ended_early(recorded),
         chance=undetected(len(launches)) if verdict is Verdict.REPRODUCIBLE else None,
     )
@@ -137,7 +139,9 @@ def _numbered(launches: Sequence[Launch]) -> list[Launch]:
     return [replace(launch, index=number) for number, launch in enumerate(launches)]
 
 
-def _within(launches: Sequence[Launch], unsound: Mapping[int, Sequence[str]]) -> tuple[list[Finding], list[str]]:
+def _within(
+    launches: Sequence[Launch], unsound: Mapping[int, Sequence[str]], allow: Sequence[str]
+) -> tuple[list[Finding], list[str]]:
     findings: list[Finding] = []
     notes: dict[str, list[int]] = {}
     judged: list[tuple[Launch, list[Finding], list[str]]] = []
@@ -147,7 +151,7 @@ def _within(launches: Sequence[Launch], unsound: Mapping[int, Sequence[str]]) ->
         same = (one for one in judged if is_whole and holds_the_same(one[0], launch))
         _, found, told = next(same, None) or (launch, *launch_findings(as_recorded(launch), before=before))
         judged += [(launch, found, told)] if is_whole else []
-        found = [replace(one, launches=(launch.index,)) for one in found]
+        found = [as_allowed(replace(one, launches=(launch.index,)), allow) for one in found]
         findings += certain_of_cut(found, findings) if launch.was_cut else found
         for note in told:
             notes.setdefault(note, []).append(launch.index)

@@ -14,6 +14,7 @@ from ddp_repro.judge.identity import compare_identities, refusal_findings
 from ddp_repro.judge.ignored import without_ignored
 from ddp_repro.judge.invariants import launch_findings
 from ddp_repro.judge.judgement import Rules, allowed_notes, identity_of, ordered
+from ddp_repro.judge.nodes import nodes_of
 from ddp_repro.judge.restored import begun_anew, idle_generators, restored_findings
 from ddp_repro.judge.resumption import Lenient, Sides, sides, without_boundaries
 from ddp_repro.judge.soundness import common_problems, problems_of
@@ -82,6 +83,7 @@ def judge_resumed(launches: Sequence[Launch], stretches: Sequence[Stretch], rule
         observations=sum(len(trace) for launch in recorded for trace in launch.traces.values()),
         folders={launch.index: str(launch.path) for launch in launches},
         variants=rules.variants,
+        nodes=nodes_of(launches),
     )
 
 

@@ -10,6 +10,7 @@ from rich.text import Text
 from ddp_repro.errors import ReproError, Verdict
 from ddp_repro.judge.chance import in_words
 from ddp_repro.judge.findings import Distance, Finding, GoldenOutcome, Judgement
+from ddp_repro.judge.nodes import Nodes, on_nodes
 from ddp_repro.judge.wording import counted, listed, numbered
 from ddp_repro.report.screen import LABEL_WIDTH, Line, Paragraph, fitted, printable
 from ddp_repro.report.verdict import Context
@@ -17,7 +18,11 @@ from ddp_repro.trace.launch import Launch
 
 _LINES: Final = 22  # of 24: the verdict's own line and the prompt follow
 _NARROWEST: Final = 40
-_STYLES: Final = {Verdict.REPRODUCIBLE: "bold green", Verdict.DIVERGED: "bold red", Verdict.NOT_JUDGED: "bold yellow"}
+VERDICT_STYLES: Final = {
+    Verdict.REPRODUCIBLE: "bold green",
+    Verdict.DIVERGED: "bold red",
+    Verdict.NOT_JUDGED: "bold yellow",
+}
 _MEANING: Final = {
     Verdict.REPRODUCIBLE: "every observation was there and equal, and no invariant was broken",
     Verdict.DIVERGED: "a difference or a broken invariant was found",
@@ -40,7 +45,7 @@ def print_error(error: ReproError) -> None:
 
 def print_verdict(verdict: Verdict) -> None:
     """Print the verdict alone to stdout."""
-    _print(Console(highlight=False), verdict.value, _STYLES[verdict])
+    _print(Console(highlight=False), verdict.value, VERDICT_STYLES[verdict])
 
 
 def print_recorded(launch: Launch) -> None:
@@ -50,18 +55,42 @@ def print_recorded(launch: Launch) -> None:
     _print(Console(highlight=False), told, "")
 
 
+def print_heading(text: str) -> None:
+    """Print to stdout which of several runs follows."""
+    _print(Console(highlight=False), text, "bold")
+
+
 def print_written(path: Path) -> None:
     """Print to stdout which file was written."""
     _print(Console(highlight=False), f"wrote {path}", "")
 
 
+def print_line(text: str) -> None:
+    """Print a line to stderr, of a command that is under way."""
+    _print(Console(stderr=True, highlight=False), text, "")
+
+
+def print_paragraphs(fixed: Sequence[Paragraph], lists: Sequence[Sequence[Paragraph]], verdict: Verdict) -> None:
+    """Print a report to stdout, its lists cut to the screen; its last line is the verdict alone."""
+    console = Console(highlight=False)
+    for line in fitted(fixed, lists, _width(console), _height(console)):
+        _print(console, f"{line.label:<{LABEL_WIDTH}}{line.text}".rstrip(), line.style)
+    print_verdict(verdict)
+
+
 def render(judgement: Judgement, context: Context, console: Console) -> None:
     """Print the report to ``console``, without markup, and plain where it is no terminal or ``NO_COLOR`` is set."""
-    height = max(_LINES, console.height - 2) if console.is_terminal else _LINES
-    width = max(console.width - 1, _NARROWEST)
-    for line in report_lines(judgement, context, width=width, height=height):
+    for line in report_lines(judgement, context, width=_width(console), height=_height(console)):
         _print(console, f"{line.label:<{LABEL_WIDTH}}{line.text}".rstrip(), line.style)
-    _print(console, judgement.verdict.value, _STYLES[judgement.verdict])
+    _print(console, judgement.verdict.value, VERDICT_STYLES[judgement.verdict])
+
+
+def _width(console: Console) -> int:
+    return max(console.width - 1, _NARROWEST)
+
+
+def _height(console: Console) -> int:
+    return max(_LINES, console.height - 2) if console.is_terminal else _LINES
 
 
 def report_lines(judgement: Judgement, context: Context, *, width: int, height: int) -> list[Line]:
@@ -70,13 +99,13 @@ def report_lines(judgement: Judgement, context: Context, *, width: int, height: 
     warnings = [finding for finding in judgement.findings if finding.severity == "warning"]
     fixed = [_headline(judgement)]
     if errors:
-        fixed += _first(errors[0])
+        fixed += _first(errors[0], judgement.nodes)
     fixed += [Paragraph(label="problem", text=text, at_most=4) for text in judgement.problems[:1]]
     fixed += _where(judgement, context)
     lists = [
         [Paragraph(label="problem", text=text) for text in judgement.problems[1:]],
-        [_brief(finding, "also" if at == 0 else "") for at, finding in enumerate(errors[1:])],
-        [_brief(finding, "warning") for finding in warnings],
+        [_brief(finding, "also" if at == 0 else "", judgement.nodes) for at, finding in enumerate(errors[1:])],
+        [_brief(finding, "warning", judgement.nodes) for finding in warnings],
         [Paragraph(label="note", text=note) for note in judgement.notes],
     ]
     return fitted(fixed, lists, width, height)
@@ -86,7 +115,9 @@ def _headline(judgement: Judgement) -> Paragraph:
     launches = f"{counted(len(judgement.folders), 'launch')}{_ended(judgement)}"
     seen = f"{launches}, {counted(judgement.observations, 'observation')}"
     text = f"{_MEANING[judgement.verdict]} ({seen})"
-    return Paragraph(label="verdict", text=f"{judgement.verdict.value}: {text}", style=_STYLES[judgement.verdict])
+    return Paragraph(
+        label="verdict", text=f"{judgement.verdict.value}: {text}", style=VERDICT_STYLES[judgement.verdict]
+    )
 
 
 def _ended(judgement: Judgement) -> str:
@@ -97,10 +128,10 @@ def _ended(judgement: Judgement) -> str:
     return f", {numbered('launch', [one.launch for one in judgement.ended])}{told}: fail_fast"
 
 
-def _first(finding: Finding) -> list[Paragraph]:
+def _first(finding: Finding, nodes: Nodes) -> list[Paragraph]:
     distance = f" ({_distance(finding.distance)})" if finding.distance else ""
     paragraphs = [
-        Paragraph(label="first", text=_place(finding) + distance, at_most=3),
+        Paragraph(label="first", text=place(finding, nodes) + distance, at_most=3),
         Paragraph(label="cause", text=f"{finding.title} [{finding.cause}]", style="bold"),
         Paragraph(label="", text=finding.message, at_most=5),
         Paragraph(label="change", text=finding.advice, at_most=4),
@@ -110,12 +141,13 @@ def _first(finding: Finding) -> list[Paragraph]:
     return paragraphs
 
 
-def _place(finding: Finding) -> str:
+def place(finding: Finding, nodes: Nodes) -> str:
+    """Return where a finding is: launches, step, ranks (and on which nodes, of several), phase, name and operator."""
     parts = [numbered("launch", finding.launches)]
     if finding.step is not None:
         parts.append("before step 0" if finding.step < 0 else f"step {finding.step}")
     if finding.ranks:
-        parts.append(numbered("rank", finding.ranks))
+        parts.append(numbered("rank", finding.ranks) + on_nodes(finding.ranks, nodes))
     if finding.phase:
         parts.append(finding.phase)
     if finding.name:
@@ -130,9 +162,9 @@ def _distance(distance: Distance) -> str:
     return f"{ulps}{distance.elements:,} of {counted(distance.of, 'element')}"
 
 
-def _brief(finding: Finding, label: str) -> Paragraph:
+def _brief(finding: Finding, label: str, nodes: Nodes) -> Paragraph:
     style = "yellow" if finding.severity == "warning" else ""
-    return Paragraph(label=label, text=f"{_place(finding)}: {finding.message}", style=style, at_most=4)
+    return Paragraph(label=label, text=f"{place(finding, nodes)}: {finding.message}", style=style, at_most=4)
 
 
 def _where(judgement: Judgement, context: Context) -> list[Paragraph]:

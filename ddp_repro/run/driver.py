@@ -4,15 +4,16 @@ import ctypes
 import shlex
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddp_repro.errors import ReproError
 
 if TYPE_CHECKING:
     from ddp_repro.config import RecordConfig
+    from ddp_repro.run.nodes.lead import Nodes
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36
@@ -23,12 +24,16 @@ class Invocation:
     """How a person called a command: its name and the overrides as typed.
 
     ``twins`` are the configurations of the variants that the command's ``twins`` or ``candidate`` name, composed as
-    the command's own.
+    the command's own. ``compose`` composes the command's own with further overrides, which win; it raises
+    ``ReproError`` for what Hydra cannot read. ``nodes`` are all nodes, where there are several and this is the driver
+    that decides.
     """
 
     command: str
     overrides: tuple[str, ...]
     twins: tuple["RecordConfig", ...] = ()
+    compose: Callable[[Sequence[str]], Any] | None = None
+    nodes: "Nodes | None" = None
 
     @property
     def text(self) -> str:
@@ -37,7 +42,8 @@ class Invocation:
 
     def with_overrides(self, *more: str) -> str:
         """Return the command line with further overrides, which win over earlier ones of the same key."""
-        return f"torchrun -m ddp_repro.{self.command} {shlex.join((*self.overrides, *more))}".rstrip()
+        several = f"--nnodes {self.nodes.count} --nproc-per-node 1 … " if self.nodes is not None else ""
+        return f"torchrun {several}-m ddp_repro.{self.command} {shlex.join((*self.overrides, *more))}".rstrip()
 
 
 class Interrupted(BaseException):
@@ -65,6 +71,11 @@ def catch_signals(environ: Mapping[str, str]) -> None:
         end_with_parent(signal.SIGTERM)
 
 
+def was_interrupted() -> bool:
+    """Tell whether this process was told to stop, after `catch_signals`."""
+    return signal.getsignal(signal.SIGTERM) is signal.SIG_IGN
+
+
 def end_with_parent(signum: int) -> None:
     """Have the kernel send ``signum`` to this process when its parent dies (Linux; elsewhere nothing happens)."""
     _prctl(PR_SET_PDEATHSIG, signum)
@@ -81,19 +92,18 @@ def _prctl(option: int, value: int) -> None:
 
 
 def refuse_several_drivers(environ: Mapping[str, str]) -> None:
-    """Raise ReproError where torchrun started several drivers on this node, or several nodes.
+    """Raise ReproError where torchrun started several drivers on this node.
 
-    Of several processes only the first speaks; the others end silently with the same code.
+    Of all processes only the first speaks; the others end silently with the same code.
     """
-    if int(environ.get("LOCAL_WORLD_SIZE", "1")) > 1:
-        if environ.get("LOCAL_RANK", "0") != "0":
-            sys.exit(2)
-        raise ReproError(
-            f"torchrun started {environ['LOCAL_WORLD_SIZE']} drivers on this node; one is needed.",
-            hint="Call torchrun without --nproc-per-node and set the world size by nproc: "
-            f"torchrun -m ddp_repro.check nproc={environ['LOCAL_WORLD_SIZE']}",
-        )
-    if int(environ.get("GROUP_WORLD_SIZE", "1")) > 1:
-        raise ReproError(
-            "worlds over several nodes cannot be checked by this version.", hint="Use torchrun --nnodes 1."
-        )
+    here, nodes = environ.get("LOCAL_WORLD_SIZE", "1"), environ.get("GROUP_WORLD_SIZE", "1")
+    if int(here) == 1:
+        return
+    if (environ.get("LOCAL_RANK", "0"), environ.get("GROUP_RANK", "0")) != ("0", "0"):
+        sys.exit(2)
+    several = f" --nnodes {nodes} --nproc-per-node 1 …" if int(nodes) > 1 else ""
+    raise ReproError(
+        f"torchrun started {here} drivers on this node; one is needed.",
+        hint="Call torchrun without --nproc-per-node and set the world size by nproc: "
+        f"torchrun{several} -m ddp_repro.check nproc={here}",
+    )

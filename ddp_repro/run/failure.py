@@ -1,9 +1,16 @@
 """How an exception that ended a rank is told: in one line, and where PyTorch's own words mislead, in better ones."""
 
+import re
 from dataclasses import dataclass
 from typing import Final
 
 UNUSED_PARAMETERS: Final = "Expected to have finished reduction in the prior iteration"
+
+_AFTERMATH: Final = re.compile(
+    r"gloo.transport|connection (was )?(likely )?(closed|reset) by|socket closed|broken pipe|TCPStore|"
+    r"remote process (has )?(exited|terminated)|NCCL communicator was aborted",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -22,6 +29,11 @@ def told(error: BaseException) -> Told:
             hint="set find_unused_parameters=True (ddp.find_unused_parameters=true without a script) or leave them out",
         )
     return Told(text=in_one_line(error))
+
+
+def is_aftermath(text: str) -> bool:
+    """Tell whether this is what a rank says that lost its connection to another one, which failed before it."""
+    return _AFTERMATH.search(text) is not None
 
 
 def in_one_line(error: BaseException) -> str:

@@ -48,8 +48,8 @@ def rank_identity(config: RecordConfig, seen: Seen) -> dict[str, Any]:
     """
     groups = {
         "experiment": _experiment(config, seen),
-        "software": _software(),
-        "hardware": _hardware(),
+        "software": software(),
+        "hardware": hardware(),
         "environment": _environment(),
     }
     return {
@@ -89,7 +89,8 @@ def _backend() -> str | None:
     return dist.get_backend_config() if name == "undefined" else name
 
 
-def _software() -> dict[str, Any]:
+def software() -> dict[str, Any]:
+    """Return the versions of everything here that computes."""
     cuda = torch.version.cuda
     return {
         "python": platform.python_version(),
@@ -130,7 +131,8 @@ def _distributions() -> dict[str, str]:
     return found
 
 
-def _hardware() -> dict[str, Any]:
+def hardware() -> dict[str, Any]:
+    """Return what this process computes on."""
     # Only where this rank computes on them: asking for their names would make a CUDA context of its own.
     gpus = range(torch.cuda.device_count() if torch.cuda.is_initialized() else 0)  # type: ignore[no-untyped-call]
     return {

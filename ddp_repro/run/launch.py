@@ -2,10 +2,10 @@
 
 import os
 import shutil
-import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
 
 from ddp_repro.config import RecordConfig, is_script, save_config
 from ddp_repro.errors import ReproError
@@ -15,10 +15,14 @@ from ddp_repro.run.estimate import Sizes, size_note
 from ddp_repro.run.following import Following
 from ddp_repro.run.launch_environment import launch_environment
 from ddp_repro.run.launcher import WorldPlan, run_world
+from ddp_repro.run.rank_command import rank_argv
 from ddp_repro.run.variants import Variant
 from ddp_repro.trace.document import read_json, write_json
 from ddp_repro.trace.launch import PARTED, LaunchRecord
 from ddp_repro.trace.layout import RunFolder
+
+if TYPE_CHECKING:
+    from ddp_repro.run.nodes.lead import Nodes
 
 SCHEMA_VERSION = 1
 
@@ -70,7 +74,7 @@ def make_launches(plan: Plan, invocation: Invocation, watcher: Watcher, *, made:
     for number, variant in list(enumerate(plan.variants))[made:]:
         for launch in variant.launches:
             watcher.launch_started(launch, plan.launches)
-            record = _make_launch(plan, number, launch, watcher)
+            record = _make_launch(plan, (number, launch), watcher, invocation.nodes)
             watcher.launch_finished(launch, record.outcome)
             records.append(record)
             if record.outcome not in ("finished", "killed", PARTED):
@@ -89,7 +93,8 @@ def _write_plan(plan: Plan, invocation: Invocation) -> None:
     write_json(plan.folder.run, _run_document(plan, invocation))
 
 
-def _make_launch(plan: Plan, variant: int, launch: int, watcher: Watcher) -> LaunchRecord:
+def _make_launch(plan: Plan, number: tuple[int, int], watcher: Watcher, nodes: "Nodes | None") -> LaunchRecord:
+    variant, launch = number
     folder, config = plan.folder.launch(launch), plan.variants[variant].config
     config_file = plan.folder.config if config is plan.config else plan.folder.variant_config(variant)
     try:
@@ -98,27 +103,30 @@ def _make_launch(plan: Plan, variant: int, launch: int, watcher: Watcher) -> Lau
         raise ReproError(
             f"cannot make {folder.path}: {error.strerror}", hint="name a folder that no other run writes to"
         ) from error
-    return run_world(
-        WorldPlan(
-            folder=folder,
-            argv=[
-                sys.executable,
-                "-u",
-                "-m",
-                "ddp_repro.run.rank",
-                str(folder.path.resolve()),
-                str(config_file.resolve()),
-            ],
-            nproc=config.nproc,
-            kill_at=plan.variants[variant].kill_at,
-            environ=launch_environment(config, os.environ),
-            timeout_s=config.launcher.timeout_s,
-            grace_s=config.launcher.grace_s,
-            on_step=lambda step, total: watcher.step(launch, step, total),
-            on_size=lambda size, planned: _tell_size(plan, config, (size, planned), watcher) if launch == 0 else None,
-            following=None if plan.follow is None else plan.follow(launch),
-        )
+    everywhere = config if nodes is None else replace(config, nproc=config.nproc * nodes.count)
+    world = WorldPlan(
+        folder=folder,
+        argv=rank_argv(folder, config_file),
+        nproc=config.nproc,
+        kill_at=plan.variants[variant].kill_at,
+        environ=launch_environment(config, os.environ),
+        timeout_s=config.launcher.timeout_s,
+        grace_s=config.launcher.grace_s,
+        on_step=lambda step, total: watcher.step(launch, step, total),
+        on_size=lambda size, planned: _tell_size(plan, everywhere, (size, planned), watcher) if launch == 0 else None,
+        following=None if plan.follow is None else plan.follow(launch),
     )
+    return run_world(world) if nodes is None else _run_on_nodes(world, config_file, nodes, watcher)
+
+
+def _run_on_nodes(world: WorldPlan, config: Path, nodes: "Nodes", watcher: Watcher) -> LaunchRecord:
+    from ddp_repro.run.nodes.world import run_on_nodes  # noqa: PLC0415  only where there are several nodes
+
+    if world.following is not None and (unseeing := nodes.unseeing(RunFolder(config.parent))):
+        where = f"launch {world.folder.index} is not ended early"
+        watcher.note(f"{where}: {', '.join(unseeing)} does not write to this folder")
+        world = replace(world, following=None)
+    return run_on_nodes(world, config, nodes)
 
 
 def _tell_size(plan: Plan, config: RecordConfig, seen: tuple[int, int | None], watcher: Watcher) -> None:
@@ -130,12 +138,14 @@ def _tell_size(plan: Plan, config: RecordConfig, seen: tuple[int, int | None], w
 
 
 def _run_document(plan: Plan, invocation: Invocation) -> dict[str, Any]:
+    nodes = invocation.nodes
     return {
         "schema": SCHEMA_VERSION,
         "command": invocation.text,
         "level": plan.config.level,
         "launches": plan.launches,
-        "world_size": plan.config.nproc,
+        "world_size": plan.config.nproc * (1 if nodes is None else nodes.count),
+        **({} if nodes is None else {"nodes": nodes.told()}),
         "rank_environment": _told_environment(plan.config),
         "variants": [_variant_document(plan, variant) for variant in plan.variants],
     }

@@ -1,21 +1,22 @@
 """Starts one world of ranks, watches it, and ends it whole."""
 
-import os
-import selectors
 import signal
 import time
 import uuid
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass
 
 from ddp_repro.run import rank_state
-from ddp_repro.run.driver import Interrupted, adopt_orphans
+from ddp_repro.run.driver import Interrupted
+from ddp_repro.run.elsewhere import Elsewhere
 from ddp_repro.run.following import Following
+from ddp_repro.run.origin import origin, origin_on_nodes
 from ddp_repro.run.ports import reserved_port
-from ddp_repro.run.processes import MARK, RankCommand, children, end_world, exit_text, kill, reap_orphans, start
-from ddp_repro.run.progress import RELEASE_VARIABLE, VARIABLE, LineReader, Message
+from ddp_repro.run.processes import exit_text, kill
+from ddp_repro.run.progress import Message
 from ddp_repro.run.rank_state import Ending, RankState, ended_before, parted_ending
+from ddp_repro.run.share import Share, ShareCommand, Site
 from ddp_repro.trace.launch import LaunchRecord, RankExit, write_launch_record
 from ddp_repro.trace.layout import LaunchFolder
 
@@ -26,10 +27,11 @@ STACKS_S = 0.5  # for faulthandler to write the stacks of a hung rank
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WorldPlan:
-    """One launch: the command of each of its ``nproc`` ranks, their environment, and how long a step may take (s).
+    """One launch: the command of each of its ``nproc`` ranks a node, their environment, how long a step may take (s).
 
     Until all ranks have started, ``timeout_s`` is at least ``STARTUP_S``. With ``kill_at`` the whole world is killed
     once rank 0 has done so many optimizer steps. ``following`` reads its traces, and may have it ended early.
+    ``elsewhere`` are its ranks on other nodes, where there are any.
     """
 
     folder: LaunchFolder
@@ -42,6 +44,12 @@ class WorldPlan:
     on_size: Callable[[int, int | None], None] = lambda _size, _planned: None
     kill_at: int | None = None
     following: Following | None = None
+    elsewhere: Elsewhere | None = None
+
+    @property
+    def world_size(self) -> int:
+        """Return the number of ranks on all nodes."""
+        return self.nproc * (self.elsewhere.nodes if self.elsewhere is not None else 1)
 
 
 def run_world(plan: WorldPlan) -> LaunchRecord:
@@ -71,48 +79,53 @@ class _World:
     def __init__(self, plan: WorldPlan) -> None:
         self._plan = plan
         self._mark = uuid.uuid4().hex
-        adopt_orphans()
-        self._others = children()
+        self._here = Share(
+            ShareCommand(folder=plan.folder, argv=plan.argv, environ=plan.environ, nproc=plan.nproc, mark=self._mark)
+        )
+        self._elsewhere = plan.elsewhere
         self._ranks: list[RankState] = []
         self._told_errors: list[int] = []  # ranks in the order in which they told the driver of an error
-        self._reader = LineReader()
         self._planned: int | None = None
-        self._read_fd, self._write_fd = os.pipe()
-        self._release_fds = list(os.pipe())
         self._teardown_at: float | None = None
         self._held = ExitStack()
         self._progress_at = time.monotonic()
 
     def start(self) -> None:
         """Start every rank; the port is held as long as the world lasts, since a script joins when it likes."""
-        os.set_blocking(self._read_fd, False)
         port = self._held.enter_context(reserved_port())
-        for rank in range(self._plan.nproc):
-            process = start(self._command(rank, port), [self._write_fd, self._release_fds[0]])
-            self._ranks.append(RankState(process=process))
-        os.close(self._write_fd)
-        self._write_fd = -1
+        self._ranks += self._start_on_nodes(port, self._elsewhere) if self._elsewhere is not None else self._start(port)
         if self._plan.following is not None:
             self._held.enter_context(self._plan.following)
+
+    def _start(self, port: int) -> list[RankState]:
+        self._here.start(Site(port=port))
+        return [RankState(process=process) for process in self._here.processes]
+
+    def _start_on_nodes(self, port: int, others: Elsewhere) -> list[RankState]:
+        distant = others.start(self._mark, port)
+        self._here.start(Site(port=port, address=others.address, nodes=others.nodes))
+        return [*(RankState(process=process, where=others.here) for process in self._here.processes), *distant]
 
     def watch(self) -> Ending:
         """Wait until the world ended or must be ended, and say how."""
         while True:
             self._pump(POLL_S)
-            reap_orphans([child.pid for child in (*self._others, *(rank.process for rank in self._ranks))])
-            ending = self._killed() or self._failed() or self._hung() or self._finished() or self._parted()
+            self._here.reap()
+            ending = self._lost() or self._killed() or self._failed() or self._hung() or self._finished()
+            ending = ending or self._parted()
             if ending is not None:
                 return ending
 
     def end(self) -> None:
         """End every process of this world, close the pipes and let go of the port."""
-        end_world([rank.process for rank in self._ranks], self._mark, self._others)
+        if self._elsewhere is not None:
+            self._elsewhere.kill()
+        left = self._here.end()
+        if self._elsewhere is not None:
+            left += self._elsewhere.end()
         self._held.close()
-        with suppress(OSError):
-            self._pump(0.0)
-        for fd in (self._read_fd, self._write_fd, *self._release_fds):
-            if fd >= 0:
-                os.close(fd)
+        for message in left:
+            self._take(message)
 
     def record(self, ending: Ending, seconds: float) -> LaunchRecord:
         """Return the launch's record."""
@@ -127,7 +140,7 @@ class _World:
         ]
         return LaunchRecord(
             launch=self._plan.folder.index,
-            world_size=self._plan.nproc,
+            world_size=self._plan.world_size,
             outcome=ending.outcome,
             reason=ending.reason,
             ranks=exits,
@@ -136,36 +149,17 @@ class _World:
             parting=ending.parting,
         )
 
-    def _command(self, rank: int, port: int) -> RankCommand:
-        number, size = str(rank), str(self._plan.nproc)
-        environ = {
-            **self._plan.environ,
-            "RANK": number,
-            "ROLE_RANK": number,
-            "LOCAL_RANK": number,
-            "GROUP_RANK": "0",
-            "WORLD_SIZE": size,
-            "LOCAL_WORLD_SIZE": size,
-            "MASTER_ADDR": "127.0.0.1",
-            "MASTER_PORT": str(port),
-            VARIABLE: str(self._write_fd),
-            RELEASE_VARIABLE: str(self._release_fds[0]),
-            MARK: self._mark,
-        }
-        return RankCommand(argv=self._plan.argv, environ=environ, log=self._plan.folder.log(rank))
-
     def _pump(self, wait_s: float) -> None:
-        with selectors.DefaultSelector() as selector:
-            selector.register(self._read_fd, selectors.EVENT_READ)
-            ready = selector.select(wait_s)
-        chunk = os.read(self._read_fd, 1 << 16) if ready else b""
-        if ready and not chunk:  # every writer is gone: only the exit codes are left to wait for
-            time.sleep(wait_s)
-        for message in self._reader.feed(chunk):
+        messages = self._here.read(wait_s)
+        if self._elsewhere is not None:
+            messages += self._elsewhere.read()
+        for message in messages:
             self._take(message)
 
     def _take(self, message: Message) -> None:
         self._progress_at = time.monotonic()
+        if not 0 <= message.rank < len(self._ranks):
+            return
         if message.event == "planned":
             self._planned = message.step
             return
@@ -178,12 +172,19 @@ class _World:
         elif message.event == "step" and message.rank == 0:
             self._plan.on_step(message.step, self._planned)
 
+    def _lost(self) -> Ending | None:
+        """Return the ending where another node can take no more part."""
+        reason = self._elsewhere.lost() if self._elsewhere is not None else ""
+        return Ending(outcome="failed", reason=reason) if reason else None
+
     def _killed(self) -> Ending | None:
         """Kill every rank, where the world has come to the step at which it is to be killed."""
         done, limit = self._ranks[0].last_step or 0, self._plan.kill_at
         if limit is None or done < limit:
             return None
-        kill([rank.process for rank in self._ranks])
+        kill(self._here.processes)
+        if self._elsewhere is not None:
+            self._elsewhere.kill()
         return Ending(outcome="killed", reason=f"as planned, once rank 0 had done {done} steps")
 
     def _failed(self) -> Ending | None:
@@ -194,24 +195,15 @@ class _World:
         if not broken:
             return None
         deadline = time.monotonic() + self._plan.grace_s
-        while time.monotonic() < deadline and any(rank.is_running for rank in self._ranks):
+        while not (lost := self._lost()) and time.monotonic() < deadline and any(one.is_running for one in self._ranks):
             self._pump(POLL_S)
-        origin = self._origin(broken)
-        reason = self._ranks[origin].failure(origin, self._plan.folder.log(origin))
+        if lost is not None:
+            return lost
+        told = self._told_errors
+        first = origin(self._ranks, broken, told) if self._elsewhere is None else origin_on_nodes(self._ranks, told)
+        reason = self._ranks[first].failure(first, self._plan.folder.log(first))
         notes = {number: exit_text(rank.process.poll()) for number, rank in enumerate(self._ranks)}
-        return Ending(outcome="failed", reason=ended_before(self._ranks, [origin]) + reason, notes=notes)
-
-    def _origin(self, broken: list[int]) -> int:
-        """Return the rank that failed first: the others only lost their connection to it.
-
-        A rank that was killed or left by ``os._exit`` says nothing; of those that say something, the first one did
-        before it closed its connections.
-        """
-        gone = [number for number in broken if not self._ranks[number].is_running]
-        silent = [number for number in gone if self._ranks[number].error is None]
-        silent.sort(key=lambda number: (self._ranks[number].process.returncode or 0) >= 0)
-        leaving = [number for number in broken if self._ranks[number].leaving_for]
-        return next(iter([*silent, *leaving, *self._told_errors, *broken]))
+        return Ending(outcome="failed", reason=ended_before(self._ranks, [first]) + reason, notes=notes)
 
     def _hung(self) -> Ending | None:
         late = [number for number, rank in enumerate(self._ranks) if not rank.started]
@@ -223,13 +215,14 @@ class _World:
             note = f"ended by the driver: it did not end within {self._plan.timeout_s:g} s of its training"
             return Ending(notes=dict.fromkeys(waiting, note))
         for number in waiting:
-            with suppress(ProcessLookupError):
-                os.kill(self._ranks[number].process.pid, signal.SIGUSR1)
+            self._ranks[number].process.send_signal(signal.SIGUSR1)
         time.sleep(STACKS_S)
         steps = ", ".join(f"rank {number}: {self._ranks[number].last_step or 0}" for number in waiting)
         told = f"no step was completed for {limit_s:g} s (steps done: {steps})"
         if late:
-            told = f"{', '.join(f'rank {number}' for number in late)} did not start within {limit_s:g} s"
+            told = (
+                f"{', '.join(self._ranks[number].called(number) for number in late)} did not start within {limit_s:g} s"
+            )
         reason = (
             f"{ended_before(self._ranks, [])}{told}; the stacks of its ranks are in rank-<r>.log under "
             f"{self._plan.folder.path}. If a step takes longer, raise launcher.timeout_s"
@@ -258,6 +251,6 @@ class _World:
 
     def _release(self) -> None:
         """Let the ranks go that wait for each other to have been observed."""
-        if self._release_fds[1] >= 0:
-            os.close(self._release_fds[1])
-            self._release_fds[1] = -1
+        self._here.release()
+        if self._elsewhere is not None:
+            self._elsewhere.release()

@@ -1,15 +1,27 @@
 """What the driver knows of one rank, and how it tells the way in which it ended."""
 
-import subprocess
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Protocol
 
 from ddp_repro.run.processes import exit_text
 from ddp_repro.run.progress import Message
 from ddp_repro.trace.launch import PARTED, Parting
 
 TEARDOWN_S = 15.0  # gloo with DDP can hang in teardown (PyTorch 2.13); all is on disk by then
+
+
+class RankProcess(Protocol):
+    """A rank's process, here or on another node: what is wanted of a `subprocess.Popen`."""
+
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """Return the exit code, ``None`` while it runs."""
+
+    def send_signal(self, sig: int) -> None:
+        """Send it a signal, unless it has ended."""
 
 
 @dataclass(slots=True, kw_only=True)
@@ -29,10 +41,11 @@ class RankState:
 
     ``started``: it said something. ``closed``: all that is to be seen of it is on disk. ``leaving_since`` is when it
     began to destroy its process group (``time.monotonic``), ``None`` once it is through; ``leaving_for`` the exception
-    that made it leave.
+    that made it leave. ``where`` is the node that it runs on, where there are several: ``node 1 (h2)``.
     """
 
-    process: subprocess.Popen[bytes]
+    process: RankProcess
+    where: str = ""
     started: bool = False
     last_step: int | None = None
     observed: bool = False
@@ -80,15 +93,20 @@ class RankState:
 
     def failure(self, number: int, log: Path) -> str:
         """Return what went wrong with this rank, of that number, in one sentence."""
+        name = self.called(number)
         if self.error is not None:
             hint = self.error.hint or f"see {log}"
-            return f"rank {number}: {self.error.text.rstrip('.')}{' ' if hint.startswith('(') else '; '}{hint}"
+            return f"{name}: {self.error.text.rstrip('.')}{' ' if hint.startswith('(') else '; '}{hint}"
         if self.leaving_for:
-            return f"rank {number} after {self.last_step or 0} steps: {self.leaving_for} (see {log})"
+            return f"{name} after {self.last_step or 0} steps: {self.leaving_for} (see {log})"
         how = exit_text(self.process.returncode)
         if self.process.returncode == 0:
             how = "left with exit code 0 before its training ended"
-        return f"rank {number} after {self.last_step or 0} steps: {how}; see {log}"
+        return f"{name} after {self.last_step or 0} steps: {how}; see {log}"
+
+    def called(self, number: int) -> str:
+        """Return the name of this rank, of that number, with its node where there are several."""
+        return f"rank {number} on {self.where}" if self.where else f"rank {number}"
 
     def late_note(self) -> str:
         """Return why the driver ended a rank whose observations were complete."""

@@ -28,10 +28,12 @@ log = logging.getLogger(__name__)
 
 def run_script_rank(folder: LaunchFolder, config: RecordConfig, pipe: ProgressPipe) -> int:
     """Run the script to its end and return the exit code; in a child that it forked as well."""
-    rank = int(os.environ["RANK"])
+    rank, world_size = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     _prepare(config)
     provenance = code_provenance(config) if rank == 0 else {}
-    watched = ScriptWatch(ScriptRank(folder=folder, config=config, rank=rank, pipe=pipe, provenance=provenance))
+    watched = ScriptWatch(
+        ScriptRank(folder=folder, config=config, rank=rank, world_size=world_size, pipe=pipe, provenance=provenance)
+    )
     watched.attach()
     pipe.send("started")
     where = f"(see {folder.log(rank)})"

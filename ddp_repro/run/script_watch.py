@@ -42,11 +42,15 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ScriptRank:
-    """One rank's part of a launch of a script; ``provenance`` is found before the script starts."""
+    """One rank's part of a launch of a script; ``provenance`` is found before the script starts.
+
+    ``world_size`` is that of the world that was started, on all nodes.
+    """
 
     folder: LaunchFolder
     config: RecordConfig
     rank: int
+    world_size: int
     pipe: ProgressPipe
     provenance: Mapping[str, Any]
 
@@ -177,15 +181,16 @@ class ScriptWatch:
     def _before_first_step(self) -> None:
         if not self.is_rank:
             return
-        nproc = self._rank.config.nproc
-        if nproc > 1 and not dist.is_initialized():
+        started, nodes = self._rank.world_size, self._rank.world_size // self._rank.config.nproc
+        if started > 1 and not dist.is_initialized():
             self._refuse(
-                f"the script made no process group: its {nproc} ranks train on their own, and nothing is distributed.",
+                f"the script made no process group: its {started} ranks train on their own; nothing is distributed.",
                 "Call torch.distributed.init_process_group before training, or set nproc=1.",
             )
-        if dist.is_initialized() and dist.get_world_size() != nproc:
+        if dist.is_initialized() and dist.get_world_size() != started:
+            told = f"nproc={started}" if nodes == 1 else f"{started} (nproc={self._rank.config.nproc} on {nodes} nodes)"
             self._refuse(
-                f"the script's process group has {dist.get_world_size()} ranks, and nproc={nproc} were started.",
+                f"the script's process group has {dist.get_world_size()} ranks, and {told} were started.",
                 "Take rank and world size from the environment, as torchrun sets them.",
             )
         self._open()

@@ -40,6 +40,10 @@ class LaunchFolder:
         """Return when the steps of ``rank`` ended, and how much memory it took."""
         return self.path / f"rank-{rank}.timing.json"
 
+    def survey(self, rank: int) -> Path:
+        """Return what ``rank`` saw of its operators as they ran again."""
+        return self.path / f"rank-{rank}.survey.json"
+
     def tensors(self, rank: int, step: int) -> Path:
         """Return the tensors of operators that ``rank`` kept in a step."""
         return self.path / f"rank-{rank}.step-{step}.safetensors"
@@ -111,6 +115,14 @@ class RunFolder:
         """Return the further looks that are there."""
         return [RunFolder(path) for path in sorted(self.path.glob("second-look-[0-9]*")) if path.is_dir()]
 
+    def outcome(self, number: int) -> "RunFolder":
+        """Return the folder of the ``number``-th outcome (from 0) of a search for what makes launches diverge."""
+        return RunFolder(self.path / f"outcome-{number}")
+
+    def parts(self) -> "list[RunFolder]":
+        """Return the folders of further launches that are there: looks, and outcomes of a search."""
+        return [*self.looks(), *(RunFolder(path) for path in sorted(self.path.glob("outcome-[0-9]*")) if path.is_dir())]
+
     def launch(self, index: int) -> LaunchFolder:
         """Return the folder of launch ``index`` (from 0)."""
         return LaunchFolder(self.path / f"launch-{index}")
@@ -124,6 +136,31 @@ class RunFolder:
         """Return the files of the run that exist outside its launches."""
         fixed = (self.config, self.run, self.verdict, self.report, self.identity, self.obtained, self.baseline)
         return [file for file in (*fixed, *sorted(self.path.glob("config-[0-9]*.yaml"))) if file.exists()]
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryFiles:
+    """The files that tell of several runs at once, in a folder that holds them all, or anywhere."""
+
+    path: Path
+
+    @property
+    def document(self) -> Path:
+        """The verdicts, for machines."""
+        return self.path / "summary.json"
+
+    @property
+    def table(self) -> Path:
+        """The same as a table in Markdown."""
+        return self.path / "summary.md"
+
+    def outcome(self, number: int) -> Path:
+        """Return how run ``number`` ended, written where it ran elsewhere."""
+        return self.path / f"{number}.json"
+
+    def run(self, number: int) -> RunFolder:
+        """Return the folder of run ``number`` (from 0), where the runs lie beside these files."""
+        return RunFolder(self.path / str(number))
 
 
 def _entries(folder: Path) -> list[Path]:

@@ -12,6 +12,7 @@ PYTEST = "'-m', 'pytest', '-n', '2', '--dist', 'loadfile'"
 TOOLS = (
     "bash",
     "cat",
+    "date",
     "dirname",
     "find",
     "flock",
@@ -67,6 +68,7 @@ class Checkout:
         self.venv = self.root / ".venv"
         shutil.copytree(ROOT / "launch", self.root / "launch")
         shutil.copytree(ROOT / ".ci", self.root / ".ci")
+        shutil.copytree(ROOT / "slurm", self.root / "slurm")
         for name in ("constraints.txt", "pyproject.toml"):
             (self.root / name).write_text(name)
         self.bin.mkdir()
@@ -279,12 +281,14 @@ def test_ci_runs_every_step_in_an_environment_of_its_own(checkout: Checkout, tmp
     assert done.returncode == 0, done.stderr
     assert done.stdout.endswith("All steps passed.\n")
     called = [line for line in done.stdout.splitlines() if line.startswith("called")]
+    patterns = ("launch/*.sh", "slurm/*.sh", "slurm/*.sbatch")
+    scripts = [str(file.relative_to(ROOT)) for pattern in patterns for file in sorted(ROOT.glob(pattern))]
     assert called == [
         "called ruff check .",
         "called ruff format --check .",
         "called mypy",
         "called lint-imports",
-        "called shellcheck -x .ci/run launch/check.sh launch/environment.sh launch/test.sh",
+        f"called shellcheck -x .ci/run {' '.join(scripts)}",
     ]
     assert checkout.logged() == ["venv", "pip a checkout[dev,integrations]", f"[{PYTEST}]"]
     assert list(scratch.iterdir()) == []
@@ -309,3 +313,95 @@ def test_ci_stops_without_an_environment(checkout: Checkout, tmp_path: Path) -> 
     assert done.returncode == 1
     assert "python3 is not here" in done.stderr
     assert done.stderr.endswith("FAILED: the environment could not be set up\n")
+
+
+@pytest.mark.parametrize(
+    ("variables", "told"),
+    [
+        ({}, "do not say which host this is"),
+        ({"NNODES": "2"}, "do not say which host this is"),
+        ({"NNODES": "2", "NODE_RANK": "2", "HEAD": "h"}, "do not say which host this is"),
+        ({"NNODES": "two", "NODE_RANK": "0", "HEAD": "h"}, "do not say which host this is"),
+        ({"NNODES": "2", "NODE_RANK": "1"}, "HEAD must name the host of NODE_RANK=0"),
+    ],
+)
+def test_a_host_must_know_its_place(checkout: Checkout, variables: dict[str, str], told: str) -> None:
+    done = checkout.call("check_nodes.sh", "nproc=4", **variables)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr
+    assert checkout.logged() == []
+
+
+@pytest.mark.parametrize("code", [0, 1, 2])
+def test_a_host_is_told_its_place_as_torchrun_would(checkout: Checkout, code: int) -> None:
+    names = ("RANK", "WORLD_SIZE", "GROUP_RANK", "GROUP_WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+    checkout.run.write_text(
+        f"if sys.argv[1] == '-c': sys.exit()\nprint(*(os.environ.get(name) for name in {names!r}))\nsys.exit({code})"
+    )
+    done = checkout.call("check_nodes.sh", "nproc=4", NNODES="3", NODE_RANK="2", HEAD="h0", PORT="7")
+    assert (done.returncode, done.stdout) == (code, "2 3 2 3 1 h0 7\n")
+    alone = checkout.call("check_nodes.sh", "nproc=4", NNODES="1", NODE_RANK="0")
+    assert (alone.returncode, alone.stdout) == (code, "None None None None None None None\n")
+
+
+@pytest.mark.parametrize(("code", "shown"), [(0, 0), (1, 0), (2, 2), (3, 3)])
+def test_under_a_batch_script_a_divergence_ends_no_other_host(
+    checkout: Checkout, tmp_path: Path, code: int, shown: int
+) -> None:
+    checkout.run.write_text(f"sys.exit(0 if sys.argv[1] == '-c' else {code})")
+    ended = {node: tmp_path / f"ended-{node}" for node in "01"}
+    for node, file in ended.items():
+        place = {"NNODES": "2", "NODE_RANK": node, "HEAD": "h0"}
+        done = checkout.call("check_nodes.sh", DDP_REPRO_ENDED=str(file), **place)
+        assert done.returncode == shown
+    assert ended["0"].read_text() == f"{code}\n"
+    assert not ended["1"].exists()
+
+
+SBATCH = """#!{python}
+import sys
+open({log!r}, "a").write("sbatch " + repr([word.rpartition("/")[2] for word in sys.argv[1:]]) + "\\n")
+if {refuses!r} in " ".join(sys.argv): sys.exit("no such partition")
+print("7;cluster")
+"""
+
+
+def install_sbatch(checkout: Checkout, refuses: str) -> None:
+    program = SBATCH.format(python=sys.executable, log=str(checkout.log), refuses=refuses)
+    write_program(checkout.bin / "sbatch", program)
+
+
+def test_a_night_is_an_array_and_its_summary(checkout: Checkout, tmp_path: Path) -> None:
+    install_sbatch(checkout, refuses="nothing")
+    words = ("workload=digits", "workload=text seed=1", "--", "nproc=4", f"output.root={tmp_path}/my runs")
+    done = checkout.call("../slurm/nightly.sh", *words, NIGHTLY_SBATCH="--partition=gpu --mem=4G")
+    assert done.returncode == 0, done.stderr
+    (folder,) = (tmp_path / "my runs").iterdir()
+    assert done.stdout == f"job 7: 2 checks; job 7: their summary, in {folder}\n"
+    own = ["workload=digits", "workload=text seed=1"]
+    options = ["--parsable", "--array=0-1", "--partition=gpu", "--mem=4G"]
+    array = [*options, "nightly.sbatch", folder.name, "2", *own, "nproc=4", "my runs"]
+    assert [line for line in checkout.logged() if line.startswith("sbatch")] == [
+        f"sbatch {array!r}",
+        f"sbatch {['--parsable', '--dependency=afterany:7', 'summary.sbatch', folder.name, *own]!r}",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("words", "refuses", "told"),
+    [
+        ((), "nothing", "No workload was named"),
+        (("--", "nproc=4"), "nothing", "No workload was named"),
+        (("seed=1",), "--array", "sbatch did not take the checks"),
+        (("seed=1",), "--dependency", "took the checks as job 7, and not their summary"),
+        (("seed=1",), None, "sbatch is not here"),
+    ],
+)
+def test_a_night_that_cannot_be_submitted(
+    checkout: Checkout, tmp_path: Path, words: tuple[str, ...], refuses: str | None, told: str
+) -> None:
+    if refuses is not None:
+        install_sbatch(checkout, refuses)
+    done = checkout.call("../slurm/nightly.sh", *words, *(() if "--" in words else ("--", f"output.root={tmp_path}/r")))
+    assert (done.returncode, done.stdout) == (2, "")
+    assert told in done.stderr

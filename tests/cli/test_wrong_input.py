@@ -76,6 +76,21 @@ def test_several_drivers_are_sent_away_with_the_right_command(tmp_path: Path) ->
     assert "torchrun -m ddp_repro.check nproc=4" in first.stderr
     other = run("check", cwd=tmp_path, extra={**outer, "LOCAL_RANK": "3", "RANK": "3"})
     assert (other.code, other.stdout, other.stderr) == (2, "", "")
+    nodes = {**outer, "GROUP_WORLD_SIZE": "2", "WORLD_SIZE": "8"}
+    first = run("check", cwd=tmp_path, extra={**nodes, "GROUP_RANK": "0"})
+    first.assert_short_refusal()
+    assert "torchrun --nnodes 2 --nproc-per-node 1 … -m ddp_repro.check nproc=4" in first.stderr
+    other = run("check", cwd=tmp_path, extra={**nodes, "GROUP_RANK": "1", "RANK": "4"})
+    assert (other.code, other.stdout, other.stderr) == (2, "", "")
+
+
+def test_a_command_of_one_node_says_so_once(tmp_path: Path) -> None:
+    outer = {"LOCAL_WORLD_SIZE": "1", "GROUP_WORLD_SIZE": "2", "MASTER_ADDR": "localhost", "MASTER_PORT": "1"}
+    first = run("compare", "runs=[a,b]", cwd=tmp_path, extra={**outer, "GROUP_RANK": "0"})
+    first.assert_short_refusal()
+    assert "compare runs on one node, and torchrun started it on 2" in first.stderr
+    other = run("compare", "runs=[a,b]", cwd=tmp_path, extra={**outer, "GROUP_RANK": "1"})
+    assert (other.code, other.stdout, other.stderr) == (2, "", "")
 
 
 def test_a_folder_that_holds_a_run_is_refused(tmp_path: Path) -> None:

@@ -27,19 +27,24 @@ def run(
     timeout_s: float,
     hash_seed: str | None,
     imported: tuple[str, ...] = (),
+    host: int | None = None,
 ) -> "subprocess.CompletedProcess[str]":
     """Run ``python -m <arguments>`` to its end in a fork of the server that has this ``PYTHONHASHSEED``.
 
-    That server has ``imported`` these modules as well.
+    That server has ``imported`` these modules as well. With ``host`` it runs in the namespaces of that process.
 
     Raises `subprocess.TimeoutExpired` after it was ended with what it had started.
     """
     with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
         told, tell = os.pipe()
-        request = {"module": arguments[0], "arguments": arguments[1:], "cwd": str(cwd), "environ": dict(environ)}
-        socket.send_fds(
-            _server(hash_seed, imported), [json.dumps(request).encode()], [out.fileno(), err.fileno(), tell]
-        )
+        request: dict[str, object] = {
+            "module": arguments[0],
+            "arguments": arguments[1:],
+            "cwd": str(cwd),
+            "environ": dict(environ),
+        }
+        request["host"] = host
+        socket.send_fds(server(hash_seed, imported), [json.dumps(request).encode()], [out.fileno(), err.fileno(), tell])
         os.close(tell)
         code = _wait(told, timeout_s)
         out.seek(0)
@@ -61,7 +66,7 @@ def _wait(told: int, timeout_s: float) -> int:
 
 
 @functools.cache
-def _server(hash_seed: str | None, imported: tuple[str, ...]) -> socket.socket:
+def server(hash_seed: str | None, imported: tuple[str, ...]) -> socket.socket:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environ = {name: value for name, value in os.environ.items() if name != "PYTHONHASHSEED"}
     seed = {} if hash_seed is None else {"PYTHONHASHSEED": hash_seed, **CONSTRUCTED}

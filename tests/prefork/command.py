@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from ddp_repro.run import launcher, processes, start
+from ddp_repro.run import processes, share, start
 from ddp_repro.run.environment import THREAD_VARIABLES, moves_bits
 from ddp_repro.run.processes import RankCommand
 
@@ -33,7 +33,7 @@ def run(module: str, arguments: Sequence[str], cwd: str, environ: Mapping[str, s
     """Be ``python -m <module> <arguments>`` in ``cwd``, and return the exit code."""
     os.chdir(cwd)
     _take_environment(environ)
-    vars(launcher)["start"] = _start
+    vars(share)["start"] = _start
     return _as_main(module, arguments)
 
 
@@ -136,6 +136,10 @@ class Forked:
             if pid:
                 self.returncode = os.waitstatus_to_exitcode(status)
         return self.returncode
+
+    def send_signal(self, sig: int) -> None:
+        if self.poll() is None:
+            os.kill(self.pid, sig)
 
     def wait(self, timeout: float) -> int:
         deadline = time.monotonic() + timeout

@@ -1,6 +1,7 @@
 """The server: ``python -m tests.prefork.server <fd> <module> …`` forks a command for each request on its socket."""
 
 import contextlib
+import ctypes
 import gc
 import importlib
 import json
@@ -69,11 +70,22 @@ def _become(request: dict[str, Any], out: int, err: int) -> None:
         os.close(out)
         os.close(err)
         os.setsid()
+        if request["host"] is not None:
+            _enter(request["host"])
         code = command.run(request["module"], request["arguments"], request["cwd"], request["environ"])
     except BaseException:  # noqa: BLE001  the last frame of a forked process
         traceback.print_exc()
     finally:
         os._exit(code)
+
+
+def _enter(process: int) -> None:
+    """Move to the network, the hostname and the mounts that another process has."""
+    for space in ("net", "uts", "mnt"):
+        fd = os.open(f"/proc/{process}/ns/{space}", os.O_RDONLY)
+        if ctypes.CDLL(None, use_errno=True).setns(fd, 0) != 0:
+            raise OSError(ctypes.get_errno(), f"the {space} namespace of {process}")
+        os.close(fd)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-from ddp_repro.run.failure import told
+from ddp_repro.run.failure import is_aftermath, told
 
 DDP_SAYS = (
     "Expected to have finished reduction in the prior iteration before starting a new one. This error indicates that "
@@ -28,3 +28,11 @@ class MuteError(Exception):
 
 def test_an_error_without_words_is_told_by_its_type() -> None:
     assert told(MuteError()).text == "MuteError"
+
+
+def test_what_a_rank_says_that_lost_another_is_known() -> None:
+    gloo = "RuntimeError: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:547] Connection closed by peer [::1]:4"
+    assert is_aftermath(gloo)
+    assert is_aftermath("DistBackendError: NCCL communicator was aborted on rank 1.")
+    assert not is_aftermath("ValueError: the label 11 is unknown")
+    assert not is_aftermath("ConnectionError: no route to the data")

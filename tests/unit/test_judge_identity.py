@@ -4,7 +4,8 @@ from typing import Any
 import pytest
 
 from ddp_repro.judge.identity import compare_identities, differing_on_ranks, fields_of, in_words, label, refused
-from ddp_repro.judge.invariants import identity_findings
+from ddp_repro.judge.invariants import as_allowed, identity_findings
+from ddp_repro.judge.nodes import in_document, nodes_of, on_nodes
 from ddp_repro.trace.launch import Launch
 from tests.unit.synthetic import Script, identity, launch_of, ranks
 
@@ -113,6 +114,28 @@ def test_ranks_that_are_not_alike_are_found(changes: dict[str, Any], cause: str,
     assert found.ranks == (2,)
     assert "on ranks 0 and 1" in found.message
     assert "on rank 2" in found.message
+
+
+def test_what_may_differ_is_a_warning_between_ranks_too() -> None:
+    odd = launch(3, identity(), identity(), identity(software__torch="2.14.0", software__numpy="9"))
+    (found,) = identity_findings(odd)
+    assert as_allowed(found, ("software.torch",)).severity == "error"
+    assert as_allowed(found, ("software.torch", "software.numpy")).severity == "warning"
+    assert as_allowed(found, ("software",)).severity == "warning"
+
+
+def test_ranks_are_placed_on_their_nodes() -> None:
+    told = [identity(experiment__placement=[0, 0, 1], provenance__host=host) for host in ("a", "a", "b")]
+    nodes = nodes_of([launch(0, *told)])
+    assert nodes == {0: (0, "a"), 1: (0, "a"), 2: (1, "b")}
+    assert on_nodes([2], nodes) == " on node 1 (b)"
+    assert on_nodes([0, 1, 2], nodes) == on_nodes([], nodes) == on_nodes([2], {}) == ""
+    assert in_document(nodes) == [
+        {"node": 0, "host": "a", "ranks": [0, 1]},
+        {"node": 1, "host": "b", "ranks": [2]},
+    ]
+    assert nodes_of([launch(0, identity(), identity())]) == {}
+    assert nodes_of([launch(0, {}, {"experiment": 3})]) == {}
 
 
 def test_alike_ranks_are_clean() -> None:

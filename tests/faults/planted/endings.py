@@ -47,14 +47,19 @@ def raising() -> Workload:
     return _at_step(1, act)
 
 
-def hanging() -> Workload:
-    """Rank 0 stops in its second step."""
+def hanging(rank: int = 0) -> Workload:
+    """Rank 0, or another one, stops in its second step."""
 
     def waits_for_ever() -> None:
-        if dist.get_rank() == 0:
+        if dist.get_rank() == rank:
             time.sleep(3600)
 
     return _at_step(1, waits_for_ever)
+
+
+def hanging_on_rank_1() -> Workload:
+    """Rank 1 stops in its second step."""
+    return hanging(1)
 
 
 def unused() -> Workload:
