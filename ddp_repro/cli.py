@@ -6,8 +6,9 @@ import os
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, is_dataclass, replace
+from functools import partial
 from typing import Any
 
 import hydra
@@ -126,11 +127,12 @@ def _composed(command: Command, nodes: int = 1) -> tuple["_Composed", Invocation
     if launcher and composed.jobs and not composed.is_sweep:
         raise ReproError(f"{launcher[0]} does nothing without -m.", hint="Add -m, or leave it out.")
     twins = [] if composed.is_sweep else [_compose_twins(command, typed, job.settings) for job in composed.jobs]
-    overrides = tuple(typed)
-    invocation = Invocation(
-        command=command.name, overrides=overrides, twins=tuple(twin for one in twins for twin in one)
+    return composed, Invocation(
+        command=command.name,
+        overrides=tuple(typed),
+        twins=tuple(twin for one in twins for twin in one),
+        compose=partial(_compose_more, command, typed),
     )
-    return composed, invocation
 
 
 def _launcher(typed: list[str]) -> list[str]:
@@ -208,6 +210,12 @@ def _compose_twin(command: Command, shared: list[str], overrides: list[str]) -> 
     return job.settings
 
 
+def _compose_more(command: Command, typed: Sequence[str], more: Sequence[str]) -> Any:
+    """Return the configuration of overrides that come to one job, with further ones that win."""
+    (job,) = _compose(command, [*typed, *more]).jobs
+    return job.settings
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Composed:
     """What arguments come to: one job, several with ``-m``, none with ``--cfg`` or ``--help``."""
@@ -233,7 +241,14 @@ def _compose(command: Command, typed: list[str]) -> _Composed:
         place = _hydra_folder(scratch) if may_sweep else []
         _call_hydra(command, [*as_meant(typed), *place], task)
     return _Composed(
-        jobs=[Job(overrides=overrides, settings=_settings(command, config)) for overrides, _, config in found],
+        jobs=[
+            Job(
+                overrides=overrides,
+                settings=_settings(command, config),
+                compose=partial(_compose_more, command, overrides),
+            )
+            for overrides, _, config in found
+        ],
         is_sweep=any(mode is RunMode.MULTIRUN for _, mode, _ in found),
     )
 

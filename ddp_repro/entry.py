@@ -6,7 +6,7 @@ import traceback
 
 from ddp_repro.streams import close_streams, open_streams
 
-COMMANDS = ("check", "record", "compare", "resume", "spread", "cost", "report", "summary")
+COMMANDS = ("check", "record", "compare", "resume", "bisect", "survey", "spread", "cost", "report", "summary")
 MODULES = {"report": "retell"}
 """Commands whose module is called otherwise: ``ddp_repro.report`` is what all of them tell by."""
 NOT_JUDGED = 2

@@ -4,15 +4,16 @@ import re
 import shlex
 
 CUSTOM_TARGET = "workload._target_="
-ENVIRONMENT = "launcher.env."
-LISTS = ("runs", "compare.allow", "judge.ignore", "seeds")
+OPEN = ("launcher.env.", "bisect.factors.")
+"""Keys below which a person adds some of their own."""
+LISTS = ("runs", "compare.allow", "judge.ignore", "bisect.skip", "survey.accept", "seeds")
 """Keys that hold a list of texts, or of numbers."""
 CANDIDATE = "candidate="
 
 
 def as_meant(arguments: list[str]) -> list[str]:
     """Return the arguments with what is short for something written out."""
-    opened = [f"++{argument}" if argument.startswith(ENVIRONMENT) else argument for argument in arguments]
+    opened = [f"++{argument}" if argument.startswith(OPEN) else argument for argument in arguments]
     return _own_workload(_listed([_overrides_quoted(argument) for argument in opened]))
 
 

@@ -90,7 +90,8 @@ class Reproducible:
 
 
 def _told(script: str | Path | None, checked: Checked) -> str:
-    return f"{script or 'the training'}: {checked.verdict}\n\n{checked.report}\n\n{checked.folder}"
+    where = f"\n\n{checked.folder}" if checked.document is not None else ""  # what was refused left no folder
+    return f"{script or 'the training'}: {checked.verdict}\n\n{checked.report}{where}"
 
 
 def _how_to_accept(state: str) -> str:

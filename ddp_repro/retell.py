@@ -7,12 +7,10 @@ from ddp_repro.cli import Command, run_command
 from ddp_repro.config import RetellConfig
 from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.overrides import quoted
-from ddp_repro.report.html.measured import is_measured, write_measured_page
 from ddp_repro.report.html.opening import open_page
-from ddp_repro.report.html.page import write_page
+from ddp_repro.report.pages import write_again
 from ddp_repro.report.terminal import print_written
 from ddp_repro.run.driver import Invocation
-from ddp_repro.trace.document import read_json
 from ddp_repro.trace.layout import RunFolder
 
 USAGE = "Name the folder of a run: python -m ddp_repro.report runs/0"
@@ -30,9 +28,9 @@ def retell(config: RetellConfig, _invocation: Invocation) -> ExitCode:
     if not run.verdict.is_file():
         raise ReproError(
             f"{run.path} holds no verdict.json.",
-            hint="Name a folder that check, resume, compare, spread or cost wrote.",
+            hint="Name a folder that check, resume, compare, bisect, survey, spread or cost wrote.",
         )
-    print_written(write_measured_page(run) if is_measured(read_json(run.verdict)) else write_page(run))
+    print_written(write_again(run))
     if config.report.open:
         open_page(run.report)
     return ExitCode.REPRODUCIBLE

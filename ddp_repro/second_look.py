@@ -20,7 +20,7 @@ from ddp_repro.judge.looking import (
 )
 from ddp_repro.judge.operators import OperatorDivergence
 from ddp_repro.judge.wording import counted
-from ddp_repro.run.deterministic_list import said_of
+from ddp_repro.observe.deterministic_list import said_of
 from ddp_repro.run.driver import Invocation
 from ddp_repro.run.launch import Plan, Watcher, make_launches
 from ddp_repro.run.variants import Variant

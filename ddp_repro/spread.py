@@ -56,7 +56,7 @@ def spread(config: SpreadConfig, invocation: Invocation) -> ExitCode:
     cautions = [] if problems else cautions_of(watch.judged, rules)
     problems += [*barred, *problems_of(watch.judged, rules)]
     found = judge_spread(watch.judged, rules, problems, cautions)
-    if found.conclusion is Conclusion.MEASURED:
+    if found.conclusion is Conclusion.MEASURED and not {"seeds-alike", "metric-constant"} & {c.cause for c in cautions}:
         write_baseline(folder.baseline, now)
     asked = Asked(
         run=folder,

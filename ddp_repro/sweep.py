@@ -19,10 +19,11 @@ _NOT_RUN: Final = "not run: the sweep was interrupted before it"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One combination: its overrides, in full, and the configuration that they come to."""
+    """One combination: its overrides, in full, the configuration that they come to, and what composes it with more."""
 
     overrides: tuple[str, ...]
     settings: Any
+    compose: Callable[[Sequence[str]], Any]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -76,7 +77,7 @@ def run_here(sweep: Sweep, run: Callable[[Any, Invocation], ExitCode]) -> ExitCo
 def _run_one(sweep: Sweep, number: int, run: Callable[[Any, Invocation], ExitCode]) -> Row:
     job = sweep.jobs[number]
     try:
-        code = run(job.settings, Invocation(command=sweep.command, overrides=job.overrides))
+        code = run(job.settings, Invocation(command=sweep.command, overrides=job.overrides, compose=job.compose))
     except ReproError as error:
         print_error(error)
         return not_judged(sweep, number, str(error))

@@ -4,12 +4,14 @@ from dataclasses import replace
 
 from ddp_repro.config import (
     Backend,
+    BisectConfig,
     CaptureConfig,
     CaptureLevel,
     EpochGuard,
     KeptPart,
     RecordConfig,
     Seeding,
+    SurveyConfig,
     is_script,
 )
 from ddp_repro.errors import ReproError
@@ -53,6 +55,38 @@ def validate_launch(config: RecordConfig) -> None:
             "seeding=leave is for scripts; a workload that is built here is always seeded.",
             hint="Leave seeding out, or use workload=script workload.path=train.py.",
         )
+
+
+def validate_bisect(config: BisectConfig) -> None:
+    """Raise ReproError for a search that could conclude nothing."""
+    options = config.bisect
+    least = {"launches": (config.launches, 2), "bisect.first": (options.first, config.launches)}
+    least["bisect.most"] = (options.most, options.first)
+    for key, (value, wanted) in least.items():
+        if value < wanted:
+            raise ReproError(f"{key}={value} is not possible.", hint=f"Use {key}={wanted} or more.")
+    if not 0.5 <= options.confidence < 1:
+        raise ReproError(
+            f"bisect.confidence={options.confidence:g} is not possible.", hint="Use a share from 0.5 to below 1."
+        )
+    unknown = [name for name in options.skip if name not in options.factors and not name.startswith("env.")]
+    if unknown:
+        raise ReproError(
+            f"bisect.skip names {unknown[0]}, which is no suspect.", hint=f"Suspects: {', '.join(options.factors)}."
+        )
+    if config.capture.level is CaptureLevel.off:
+        raise ReproError("capture=off leaves nothing to tell launches apart by.", hint="Leave capture out.")
+
+
+def validate_survey(config: SurveyConfig) -> None:
+    """Raise ReproError for a survey that would look at nothing."""
+    if config.capture.level is not CaptureLevel.op:
+        raise ReproError(
+            f"capture={config.capture.level.value} does not look at operators.",
+            hint="Leave capture out; of it, only capture.steps is for survey.",
+        )
+    if config.survey.again < 1:
+        raise ReproError(f"survey.again={config.survey.again} is not possible.", hint="Use survey.again=1 or more.")
 
 
 def _validate_guard(config: RecordConfig) -> None:

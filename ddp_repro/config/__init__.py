@@ -1,5 +1,6 @@
 """The schema of every command's configuration; Hydra fills it, ranks read it back from ``config.yaml``."""
 
+from ddp_repro.config.bisecting import BisectConfig, BisectOptions, Factor, SearchStrategy, read_factor
 from ddp_repro.config.choices import (
     Backend,
     Better,
@@ -7,7 +8,9 @@ from ddp_repro.config.choices import (
     CaptureLevel,
     EpochGuard,
     GoldenLevel,
+    Hook,
     KeptPart,
+    OptimizerForm,
     Precision,
     Reseed,
     Seeding,
@@ -39,10 +42,13 @@ from ddp_repro.config.launch import (
 )
 from ddp_repro.config.measuring import CostConfig, CostOptions, MetricConfig, SpreadConfig, SpreadOptions
 from ddp_repro.config.summary import SummaryConfig
+from ddp_repro.config.surveying import SurveyConfig, SurveyOptions
 
 __all__ = [
     "Backend",
     "Better",
+    "BisectConfig",
+    "BisectOptions",
     "BoundaryCapture",
     "CaptureConfig",
     "CaptureLevel",
@@ -55,12 +61,15 @@ __all__ = [
     "DataConfig",
     "DdpConfig",
     "EpochGuard",
+    "Factor",
     "GoldenConfig",
     "GoldenLevel",
+    "Hook",
     "JudgeConfig",
     "KeptPart",
     "LauncherConfig",
     "MetricConfig",
+    "OptimizerForm",
     "OutputConfig",
     "PageConfig",
     "Precision",
@@ -69,15 +78,19 @@ __all__ = [
     "ResumeConfig",
     "ResumeOptions",
     "RetellConfig",
+    "SearchStrategy",
     "Seeding",
     "SpreadConfig",
     "SpreadOptions",
     "Stop",
     "SummaryConfig",
+    "SurveyConfig",
+    "SurveyOptions",
     "Take",
     "TrainConfig",
     "is_script",
     "load_record_config",
+    "read_factor",
     "save_config",
     "semantic",
 ]

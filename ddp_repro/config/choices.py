@@ -17,6 +17,21 @@ class Precision(Enum):
     bf16 = "bf16"
 
 
+class OptimizerForm(Enum):
+    """How an optimizer's step is computed: tensor by tensor, over lists of tensors, or in one fused kernel."""
+
+    plain = "plain"
+    foreach = "foreach"
+    fused = "fused"
+
+
+class Hook(Enum):
+    """DDP's stock communication hooks: the mean by hand, or reduced in float16."""
+
+    allreduce = "allreduce"
+    fp16_compress = "fp16_compress"
+
+
 class Backend(Enum):
     """The process group's backend; ``auto`` is NCCL where every local rank has a GPU, else gloo."""
 

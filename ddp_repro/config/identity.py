@@ -10,7 +10,7 @@ from ddp_repro.workload.script import read_script
 
 OPERATIONAL = (
     "output", "launches", "twins", "second_look", "fail_fast", "compare", "judge", "golden", "report", "checkpoint",
-    "resume", "seeds", "candidate", "metric", "spread", "cost", "capture.timing",
+    "resume", "bisect", "survey", "seeds", "candidate", "metric", "spread", "cost", "capture.timing", "capture.survey",
     "capture.boundary", "capture.boundary_at", "capture.keep", "capture.keep_mb", "launcher.timeout_s",
     "launcher.grace_s",
 )  # fmt: skip

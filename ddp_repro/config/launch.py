@@ -8,7 +8,9 @@ from ddp_repro.config.choices import (
     BoundaryCapture,
     CaptureLevel,
     EpochGuard,
+    Hook,
     KeptPart,
+    OptimizerForm,
     Precision,
     Reseed,
     Seeding,
@@ -25,7 +27,8 @@ class CaptureConfig:
 
     ``steps`` are the first and the last step (optimizer steps done before it) whose modules and operators are observed;
     empty: all. Their rows take at most ``limit_mb`` a rank. ``keep`` says of which part of those steps operators'
-    tensors are kept in files, within ``keep_mb`` a step and rank (both in MiB).
+    tensors are kept in files, within ``keep_mb`` a step and rank (both in MiB). With ``survey``, which the command of
+    that name sets, operators are not recorded, but run again so many times.
 
     With ``timing`` each rank leaves when its steps ended and how much memory it took, in ``rank-<r>.timing.json``.
     """
@@ -35,6 +38,7 @@ class CaptureConfig:
     limit_mb: int = 1024
     keep: KeptPart = KeptPart.none
     keep_mb: int = 256
+    survey: int = 0
     boundary: BoundaryCapture = BoundaryCapture.none
     boundary_at: list[int] = field(default_factory=list)
     timing: bool = False
@@ -71,7 +75,8 @@ class DataConfig:
 class TrainConfig:
     """The training loop; ``max_steps`` counts optimizer steps and ends the run in mid-epoch.
 
-    With ``grad_scaler`` the loss is scaled by ``torch.amp.GradScaler``.
+    With ``grad_scaler`` the loss is scaled by ``torch.amp.GradScaler``, with ``compile`` the model is compiled.
+    ``optimizer`` is the form of the optimizer's step; None leaves it as the workload has it.
     """
 
     epochs: int = 2
@@ -79,6 +84,8 @@ class TrainConfig:
     accumulate: int = 1
     precision: Precision = Precision.fp32
     grad_scaler: bool = False
+    compile: bool = False
+    optimizer: OptimizerForm | None = None
     evaluate: bool = True
 
 
@@ -91,6 +98,7 @@ class DdpConfig:
     find_unused_parameters: bool = False
     gradient_as_bucket_view: bool = False
     static_graph: bool = False
+    hook: Hook | None = None
 
 
 @dataclass(kw_only=True)

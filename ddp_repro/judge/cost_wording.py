@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from ddp_repro.judge.cost import Cost, Line
+from ddp_repro.judge.cost import Cost
 from ddp_repro.judge.ratios import Ratio
 from ddp_repro.judge.wording import listed
 
@@ -26,9 +26,9 @@ def sentence(cost: Cost, confidence: float) -> str:
     return f"{second.arm} costs {ratio.ratio - 1:.1%} of a step: {long}"
 
 
-def notes(cost: Cost, left_out: Sequence[str]) -> list[str]:
+def notes(cost: Cost, left_out: Sequence[str], confidence: float) -> list[str]:
     """Return which switch costs what, how small an effect would have been missed, and what was not timed."""
-    told = _switches(cost.lines[2:])
+    told = _switches(cost, confidence)
     if len(cost.lines) > 1 and cost.lines[1].ratio is not None:
         within = cost.lines[1].ratio.within
         missed = (within.high / within.low) ** 0.5 - 1
@@ -36,21 +36,30 @@ def notes(cost: Cost, left_out: Sequence[str]) -> list[str]:
             f"launches of the same thing are apart by {cost.noise:.1%} (standard deviation); a cost below about "
             f"{missed:.1%} would have been missed"
         )
-    if len(cost.lines) > 3:
-        told.append(f"of {len(cost.lines) - 1} intervals one in twenty (at 95 %) leaves out the true ratio by chance")
     if left_out:
         told.append(f"{listed(left_out, at_most=8)} act on a GPU alone and were not timed: there is none here")
     return [*told, *_held_otherwise(cost), *_memory(cost)]
 
 
-def _switches(lines: Sequence[Line]) -> list[str]:
+def _switches(cost: Cost, confidence: float) -> list[str]:
+    """Return which switch alone costs something; none is blamed where all of them together cost nothing that shows.
+
+    Of several intervals some leave out 1 by chance.
+    """
+    lines = cost.lines[2:]
+    shown = [line for line in lines if line.ratio is not None and line.ratio.is_shown]
     if not lines:
         return []
-    shown = [line for line in lines if line.ratio is not None and line.ratio.is_shown]
     if not shown:
         return ["no switch alone costs more than the noise"]
-    told = [f"{line.arm} {told_ratio(line.ratio)}" for line in shown if line.ratio is not None]
-    return [f"of the switches alone, another ratio than 1 is shown for {listed(told, at_most=8)}"]
+    told = listed([f"{line.arm} {told_ratio(line.ratio)}" for line in shown if line.ratio is not None], at_most=8)
+    chance = f"chance alone does that with one of {len(lines)} intervals in {1 - confidence ** len(lines):.0%} of runs"
+    whole = cost.lines[1]
+    if whole.ratio is None or not whole.ratio.is_shown:
+        return [
+            f"another ratio than 1 has {told}; since {whole.arm} as a whole shows no cost, none is blamed: {chance}"
+        ]
+    return [f"of the switches alone, another ratio than 1 is shown for {told}; {chance}"]
 
 
 def _held_otherwise(cost: Cost) -> list[str]:

@@ -3,8 +3,16 @@
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
-from ddp_repro.judge.spread import LEAST_FOR_A_BASELINE, Arm, Caution, SpreadRules, Trial, first_of_each
-from ddp_repro.judge.statistics import pairs_for, smallest_p
+from ddp_repro.judge.spread import (
+    LEAST_FOR_A_BASELINE,
+    Arm,
+    Caution,
+    SpreadRules,
+    Trial,
+    first_of_each,
+    run_to_run,
+)
+from ddp_repro.judge.statistics import is_wider, pairs_for, smallest_p, summarise
 from ddp_repro.judge.wording import counted, listed, numbered
 
 _LEAST_FOR_A_SPREAD: Final = 3
@@ -17,6 +25,12 @@ _HOW: Final = (
 def problems_of(trials: Sequence[Trial], rules: SpreadRules) -> list[str]:
     """Return why nothing can be concluded from these trials."""
     found = [problem for arm in _arms(trials) if (problem := _unreached(first_of_each(trials, arm), arm))]
+    if not found and (rules.expects_candidate or rules.baseline is not None):
+        found += [
+            f"{listed(alike)} ended in the same bits: they are one seed to the training, and would count as several"
+            for arm in _arms(trials)
+            if (alike := _alike_seeds(first_of_each(trials, arm)))
+        ]
     baseline = rules.baseline
     if baseline is not None and len(baseline) < LEAST_FOR_A_BASELINE:
         found.append(f"the baseline has {counted(len(baseline), 'seed')}, of which no spread can be told")
@@ -27,7 +41,7 @@ def problems_of(trials: Sequence[Trial], rules: SpreadRules) -> list[str]:
 
 def cautions_of(trials: Sequence[Trial], rules: SpreadRules) -> list[Caution]:
     """Return what weakens what these trials say."""
-    return [*_too_few(trials, rules), *_alike(trials), *_idle(trials)]
+    return [*_too_few(trials, rules), *_alike(trials), *_idle(trials), *_unproven(trials, rules)]
 
 
 def _arms(trials: Sequence[Trial]) -> list[Arm]:
@@ -66,28 +80,48 @@ def _too_few(trials: Sequence[Trial], rules: SpreadRules) -> Iterator[Caution]:
         )
 
 
+def _alike_seeds(trials: Mapping[int, Trial]) -> list[str]:
+    """Return the groups of seeds that ended in the same bits, in words."""
+    by_end: dict[str, list[int]] = {}
+    for seed, trial in trials.items():
+        if trial.end is not None:
+            by_end.setdefault(trial.end, []).append(seed)
+    return [numbered("seed", seeds) for seeds in by_end.values() if len(seeds) > 1]
+
+
 def _alike(trials: Sequence[Trial]) -> Iterator[Caution]:
     for arm in _arms(trials):
         own = first_of_each(trials, arm)
-        by_end: dict[str, list[int]] = {}
-        for seed, trial in own.items():
-            if trial.end is not None:
-                by_end.setdefault(trial.end, []).append(seed)
-        same = [seeds for seeds in by_end.values() if len(seeds) > 1]
-        if same and len(by_end) > 1:
+        same, ends = _alike_seeds(own), {trial.end for trial in own.values()}
+        if same and len(ends) > 1:
             yield Caution(
                 cause="seeds-alike",
-                message=f"{listed([numbered('seed', seeds) for seeds in same])} ended in the same bits: they are one "
-                "seed to the training, and the spread is told too small",
+                message=f"{listed(same)} ended in the same bits: they are one seed to the training, and the spread is "
+                "told too small",
                 advice="Look at what the script makes of its seed.",
             )
-        if len(own) > 1 and len(by_end) > 1 and len({trial.value for trial in own.values()}) == 1:
+        if len(ends) > 1 and len({trial.value for trial in own.values()}) == 1:
             yield Caution(
                 cause="metric-constant",
                 message="every seed trained something else, and the metric is the same for all: it does not tell them "
                 "apart",
                 advice="Take a finer metric, such as a loss, or train and validate longer.",
             )
+
+
+def _unproven(trials: Sequence[Trial], rules: SpreadRules) -> Iterator[Caution]:
+    """Yield that the same seed gives other bits, where seeds do not plainly move the metric further than that."""
+    runs, own = run_to_run(trials), [trial.value for trial in first_of_each(trials, "A").values()]
+    if runs is None or runs.same_bits or len(own) < 2:
+        return
+    seeds = summarise(own, rules.confidence).sd
+    if not is_wider(seeds, len(own), runs.sd, runs.launches, rules.alpha):
+        yield Caution(
+            cause="seed-unproven",
+            message=f"the same seed gives other bits, and {counted(runs.launches, 'launch')} of it do not tell whether "
+            "seeds move the metric further: that the seed reaches the training is not proven",
+            advice=f"Use spread.repeats={max(4, runs.launches + 2)}, or determinism=debug.",
+        )
 
 
 def _idle(trials: Sequence[Trial]) -> Iterator[Caution]:

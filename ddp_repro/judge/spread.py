@@ -139,7 +139,7 @@ def judge_spread(trials: Sequence[Trial], rules: SpreadRules, problems: Sequence
         conclusion=Conclusion.NOT_JUDGED if problems else _conclusion(own, summary, paired, expected, rules),
         own=summary,
         candidate=_summary(other, rules),
-        runs=_run_to_run(trials),
+        runs=run_to_run(trials),
         paired=paired,
         expected=expected,
         problems=tuple(problems),
@@ -200,7 +200,7 @@ def _paired(own: dict[int, Trial], other: dict[int, Trial], rules: SpreadRules) 
     )
 
 
-def _run_to_run(trials: Sequence[Trial]) -> RunToRun | None:
+def run_to_run(trials: Sequence[Trial]) -> RunToRun | None:
     """Return how far the launches of the seed that was launched most often are apart."""
     again: dict[int, list[Trial]] = {}
     for trial in trials:

@@ -117,6 +117,11 @@ def compare_paired(a: Sequence[float], b: Sequence[float], confidence: float) ->
     )
 
 
+def is_wider(sd: float, n: int, than: float, of: int, alpha: float) -> bool:
+    """Tell whether a standard deviation of ``n`` numbers is larger than another one, ``than`` of ``of`` numbers (F)."""
+    return than == 0 or float(stats.f.sf((sd / than) ** 2, n - 1, of - 1)) <= alpha
+
+
 def smallest_p(pairs: int) -> float:
     """Return the smallest p that a two-sided permutation test of so many pairs can reach: all of one sign."""
     return float(2.0 ** (1 - pairs))

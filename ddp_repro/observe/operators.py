@@ -17,6 +17,7 @@ from ddp_repro.observe.operator_facts import Fact, fact_of, generator_of
 from ddp_repro.observe.operator_plan import OperatorPlan, inputs, outputs, plan_of
 from ddp_repro.observe.recorder import Recorder, Row
 from ddp_repro.observe.sources import source_of
+from ddp_repro.observe.survey import Place, Survey
 from ddp_repro.observe.window import Room
 
 _UNREADABLE: Final = ("unreadable", bytes(16))
@@ -47,6 +48,7 @@ class Operators:
         self._paths = paths
         self._room = room
         self._kept = Kept(room.window)
+        self._survey = Survey(room.window.survey) if room.window.survey is not None else None
         self._plans: dict[Any, OperatorPlan] = {}
         self._counts: Counter[str] = Counter()
         self._origins: dict[int, Origin] = {}
@@ -65,6 +67,8 @@ class Operators:
         """Read what collectives left, and write the tensors that were kept of ``step``."""
         self.complete()
         self._kept.write(step)
+        if self._survey is not None:
+            self._survey.end_step()
 
     def dispatch(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Make the call that torch asks for, and observe it."""
@@ -77,6 +81,10 @@ class Operators:
         (path, source), node = self._origin(source)
         if not plan.is_seen or self._room.is_full:
             return func(*args, **kwargs)
+        if self._survey is not None:
+            module = (path or self._written(plan, args)).partition("(")[0]
+            place = Place(module=module, source=source, node=node, part=self._part())
+            return self._survey.call(plan, (func, args, kwargs), place)
         return self._observe(plan, (func, args, kwargs), (path, f"{source} by {node}" if node else source))
 
     def complete(self) -> None:
@@ -111,8 +119,12 @@ class Operators:
         name = f"{path}/{plan.title}" if path else plan.title
         number = self._counts[name]
         self._counts[name] += 1
-        part = "optimizer" if self.steps_under_way else "backward" if torch_internals.current_node() else "forward"
-        return _Call(name=f"{name}#{number}", phase="collective" if plan.is_collective else "op", part=part)
+        phase = "collective" if plan.is_collective else "op"
+        return _Call(name=f"{name}#{number}", phase=phase, part=self._part())
+
+    def _part(self) -> str:
+        """Return the part of the step that is under way."""
+        return "optimizer" if self.steps_under_way else "backward" if torch_internals.current_node() else "forward"
 
     def _origin(self, source: str) -> tuple[Origin, str]:
         """Return where a call comes from, and for one of the backward also the node of the graph that makes it.

@@ -55,6 +55,7 @@ _EXPECTED: Final = (
     (DistributedDataParallel, INSIDE_FORWARD),
     (torch, "_disable_dynamo"),
     (torch._C, "_current_autograd_node"),
+    (torch._C, "_set_deterministic_algorithms"),
     (torch._C._autograd, "_get_sequence_nr"),
     (_python_dispatch, "_get_current_dispatch_mode_stack"),
     (_python_dispatch, "_push_mode"),
@@ -238,7 +239,19 @@ def memory_of(tensor: torch.Tensor) -> int:
 def compiles() -> bool:
     """Tell whether something of this process was given to ``torch.compile``."""
     compiler = sys.modules.get("torch._dynamo.eval_frame")
-    return bool(getattr(compiler, "cached_backends", None))
+    backends = getattr(compiler, "cached_backends", None) or {}
+    return any(backend is not None for backend in backends.values())  # loading the compiler leaves a None there
+
+
+@contextmanager
+def strictly_deterministic() -> Iterator[None]:
+    """Have operators without a deterministic form raise ``RuntimeError`` while the context lasts."""
+    is_on, warns = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
+    torch._C._set_deterministic_algorithms(True, warn_only=False)
+    try:
+        yield
+    finally:
+        torch._C._set_deterministic_algorithms(is_on, warn_only=warns)
 
 
 @contextmanager

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ddp_repro.observe.survey import SurveyPlan
+
 _logger: Final = logging.getLogger(__name__)
 MIB: Final = 1 << 20
 ROW_BYTES: Final = 32  # on disk, measured over long traces: 25 to 29
@@ -18,6 +20,7 @@ class Window:
     ``limit_bytes`` bounds the rows of modules and operators on disk, ``keep_bytes`` the tensors of operators that are
     kept in memory until a step ends. ``keep`` names what they are kept of (``forward``, ``backward``, ``optimizer``),
     ``keep_at`` gives the file for those of a step. ``on_size`` is told, after the first step, how many bytes it takes.
+    With ``survey`` operators are not recorded, but run again.
     """
 
     first: int = 0
@@ -27,6 +30,7 @@ class Window:
     keep_bytes: int = 256 * MIB
     keep_at: Callable[[int], Path] | None = None
     on_size: Callable[[int], None] | None = None
+    survey: SurveyPlan | None = None
 
     def covers(self, step: int) -> bool:
         """Tell whether a step is observed in this detail."""

@@ -43,7 +43,7 @@ def cost_document(cost: Cost, timed: Sequence[Timed], asked: CostAsked) -> dict[
         "launches": [asdict(one) for one in timed],
         "problems": list(cost.problems),
         "findings": [caution_document(one) for one in cost.cautions],
-        "notes": notes(cost, asked.left_out),
+        "notes": notes(cost, asked.left_out, asked.confidence),
         "table": {
             "head": ["", "ms/step", "ratio", "within", "peak MiB", *(_gpu_head(cost))],
             "rows": [_row(line, has_gpu=bool(_gpu_head(cost))) for line in cost.lines],

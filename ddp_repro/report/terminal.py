@@ -65,13 +65,32 @@ def print_written(path: Path) -> None:
     _print(Console(highlight=False), f"wrote {path}", "")
 
 
+def print_line(text: str) -> None:
+    """Print a line to stderr, of a command that is under way."""
+    _print(Console(stderr=True, highlight=False), text, "")
+
+
+def print_paragraphs(fixed: Sequence[Paragraph], lists: Sequence[Sequence[Paragraph]], verdict: Verdict) -> None:
+    """Print a report to stdout, its lists cut to the screen; its last line is the verdict alone."""
+    console = Console(highlight=False)
+    for line in fitted(fixed, lists, _width(console), _height(console)):
+        _print(console, f"{line.label:<{LABEL_WIDTH}}{line.text}".rstrip(), line.style)
+    print_verdict(verdict)
+
+
 def render(judgement: Judgement, context: Context, console: Console) -> None:
     """Print the report to ``console``, without markup, and plain where it is no terminal or ``NO_COLOR`` is set."""
-    height = max(_LINES, console.height - 2) if console.is_terminal else _LINES
-    width = max(console.width - 1, _NARROWEST)
-    for line in report_lines(judgement, context, width=width, height=height):
+    for line in report_lines(judgement, context, width=_width(console), height=_height(console)):
         _print(console, f"{line.label:<{LABEL_WIDTH}}{line.text}".rstrip(), line.style)
     _print(console, judgement.verdict.value, VERDICT_STYLES[judgement.verdict])
+
+
+def _width(console: Console) -> int:
+    return max(console.width - 1, _NARROWEST)
+
+
+def _height(console: Console) -> int:
+    return max(_LINES, console.height - 2) if console.is_terminal else _LINES
 
 
 def report_lines(judgement: Judgement, context: Context, *, width: int, height: int) -> list[Line]:
@@ -112,7 +131,7 @@ def _ended(judgement: Judgement) -> str:
 def _first(finding: Finding, nodes: Nodes) -> list[Paragraph]:
     distance = f" ({_distance(finding.distance)})" if finding.distance else ""
     paragraphs = [
-        Paragraph(label="first", text=_place(finding, nodes) + distance, at_most=3),
+        Paragraph(label="first", text=place(finding, nodes) + distance, at_most=3),
         Paragraph(label="cause", text=f"{finding.title} [{finding.cause}]", style="bold"),
         Paragraph(label="", text=finding.message, at_most=5),
         Paragraph(label="change", text=finding.advice, at_most=4),
@@ -122,7 +141,8 @@ def _first(finding: Finding, nodes: Nodes) -> list[Paragraph]:
     return paragraphs
 
 
-def _place(finding: Finding, nodes: Nodes) -> str:
+def place(finding: Finding, nodes: Nodes) -> str:
+    """Return where a finding is: launches, step, ranks (and on which nodes, of several), phase, name and operator."""
     parts = [numbered("launch", finding.launches)]
     if finding.step is not None:
         parts.append("before step 0" if finding.step < 0 else f"step {finding.step}")
@@ -144,7 +164,7 @@ def _distance(distance: Distance) -> str:
 
 def _brief(finding: Finding, label: str, nodes: Nodes) -> Paragraph:
     style = "yellow" if finding.severity == "warning" else ""
-    return Paragraph(label=label, text=f"{_place(finding, nodes)}: {finding.message}", style=style, at_most=4)
+    return Paragraph(label=label, text=f"{place(finding, nodes)}: {finding.message}", style=style, at_most=4)
 
 
 def _where(judgement: Judgement, context: Context) -> list[Paragraph]:

@@ -46,7 +46,7 @@ def verdict_document(judgement: Judgement, context: Context) -> dict[str, Any]:
             "differences": [_difference(difference) for difference in judgement.identity_differences],
         },
         "problems": judgement.problems,
-        "findings": [_finding(finding, judgement.nodes) for finding in judgement.findings],
+        "findings": [finding_document(finding, judgement.nodes) for finding in judgement.findings],
         "notes": judgement.notes,
         "ended_early": [{**asdict(one), "ranks": list(one.ranks)} for one in judgement.ended],
         "chance": None if judgement.chance is None else asdict(judgement.chance),
@@ -80,12 +80,13 @@ def _difference(difference: FieldDifference) -> dict[str, Any]:
     return {"field": difference.field, "values": difference.values, "allowed": difference.allowed}
 
 
-def _finding(finding: Finding, nodes: Nodes) -> dict[str, Any]:
+def finding_document(finding: Finding, nodes: Nodes) -> dict[str, Any]:
+    """Return a finding as it stands in ``verdict.json``; of several ``nodes``, with those of its ranks."""
     return {
         **asdict(finding),
         "launches": list(finding.launches),
         "ranks": list(finding.ranks),
-        **({"nodes": sorted({nodes[rank][0] for rank in finding.ranks})} if nodes else {}),
+        **({"nodes": sorted({nodes[rank][0] for rank in finding.ranks if rank in nodes})} if nodes else {}),
         "names": list(finding.names),
         "phase": finding.phase or None,
         "name": finding.name or None,

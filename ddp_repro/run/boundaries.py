@@ -2,6 +2,7 @@
 
 from ddp_repro.config import BoundaryCapture, CaptureConfig, KeptPart
 from ddp_repro.observe.boundary import Wanted, no_boundary
+from ddp_repro.observe.survey import SurveyPlan
 from ddp_repro.observe.window import MIB, Window
 from ddp_repro.run.progress import ProgressPipe
 from ddp_repro.trace.layout import LaunchFolder
@@ -28,6 +29,7 @@ def window(capture: CaptureConfig, folder: LaunchFolder, rank: int, pipe: Progre
         keep_bytes=capture.keep_mb * MIB,
         keep_at=lambda step: folder.tensors(rank, step),
         on_size=(lambda size: pipe.send("size", step=size)) if rank == 0 else None,
+        survey=SurveyPlan(file=folder.survey(rank), again=capture.survey) if capture.survey else None,
     )
 
 

@@ -4,10 +4,10 @@ import ctypes
 import shlex
 import signal
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ddp_repro.errors import ReproError
 
@@ -24,12 +24,15 @@ class Invocation:
     """How a person called a command: its name and the overrides as typed.
 
     ``twins`` are the configurations of the variants that the command's ``twins`` or ``candidate`` name, composed as
-    the command's own. ``nodes`` are all nodes, where there are several and this is the driver that decides.
+    the command's own. ``compose`` composes the command's own with further overrides, which win; it raises
+    ``ReproError`` for what Hydra cannot read. ``nodes`` are all nodes, where there are several and this is the driver
+    that decides.
     """
 
     command: str
     overrides: tuple[str, ...]
     twins: tuple["RecordConfig", ...] = ()
+    compose: Callable[[Sequence[str]], Any] | None = None
     nodes: "Nodes | None" = None
 
     @property

@@ -46,4 +46,6 @@ def _observed_steps(config: RecordConfig, planned: int | None) -> int | None:
 
 
 def _told(size: int) -> str:
+    if size < _MIB:
+        return f"{size / 1024:,.0f} KiB"
     return f"{size / _MIB:,.1f} MiB" if size < 1024 * _MIB else f"{size / _MIB / 1024:,.1f} GiB"

@@ -3,7 +3,8 @@
 import os
 import shutil
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ddp_repro.config import RecordConfig, is_script, save_config
@@ -102,6 +103,7 @@ def _make_launch(plan: Plan, number: tuple[int, int], watcher: Watcher, nodes: "
         raise ReproError(
             f"cannot make {folder.path}: {error.strerror}", hint="name a folder that no other run writes to"
         ) from error
+    everywhere = config if nodes is None else replace(config, nproc=config.nproc * nodes.count)
     world = WorldPlan(
         folder=folder,
         argv=rank_argv(folder, config_file),
@@ -111,14 +113,20 @@ def _make_launch(plan: Plan, number: tuple[int, int], watcher: Watcher, nodes: "
         timeout_s=config.launcher.timeout_s,
         grace_s=config.launcher.grace_s,
         on_step=lambda step, total: watcher.step(launch, step, total),
-        on_size=lambda size, planned: _tell_size(plan, config, (size, planned), watcher) if launch == 0 else None,
+        on_size=lambda size, planned: _tell_size(plan, everywhere, (size, planned), watcher) if launch == 0 else None,
         following=None if plan.follow is None else plan.follow(launch),
     )
-    if nodes is None:
-        return run_world(world)
+    return run_world(world) if nodes is None else _run_on_nodes(world, config_file, nodes, watcher)
+
+
+def _run_on_nodes(world: WorldPlan, config: Path, nodes: "Nodes", watcher: Watcher) -> LaunchRecord:
     from ddp_repro.run.nodes.world import run_on_nodes  # noqa: PLC0415  only where there are several nodes
 
-    return run_on_nodes(world, config_file, nodes)
+    if world.following is not None and (unseeing := nodes.unseeing(RunFolder(config.parent))):
+        where = f"launch {world.folder.index} is not ended early"
+        watcher.note(f"{where}: {', '.join(unseeing)} does not write to this folder")
+        world = replace(world, following=None)
+    return run_on_nodes(world, config, nodes)
 
 
 def _tell_size(plan: Plan, config: RecordConfig, seen: tuple[int, int | None], watcher: Watcher) -> None:

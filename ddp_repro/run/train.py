@@ -19,6 +19,7 @@ from ddp_repro.config import DdpConfig, Precision, RecordConfig
 from ddp_repro.errors import ReproError
 from ddp_repro.run.course import Course
 from ddp_repro.run.data import make_loader
+from ddp_repro.run.forms import in_form, register_hook
 from ddp_repro.run.training_checks import (
     checked_loader,
     checked_loss,
@@ -50,15 +51,21 @@ def wrap(model: nn.Module, options: DdpConfig, device: torch.device) -> Distribu
     """Wrap the model in DDP, on its device; only options that differ from DDP's own defaults are passed on."""
     defaults = DdpConfig()
     chosen = {name: value for name, value in asdict(options).items() if value != getattr(defaults, name)}
+    hook = chosen.pop("hook", None)
     device_ids = [device.index] if device.type == "cuda" else None
-    return DistributedDataParallel(model.to(device), device_ids=device_ids, **chosen)
+    wrapped = DistributedDataParallel(model.to(device), device_ids=device_ids, **chosen)
+    if hook is not None:
+        register_hook(wrapped, hook)
+    return wrapped
 
 
 def prepare(config: RecordConfig, place: Place, workload: Workload) -> Session:
     """Build model wrapper, loader, optimizer, scheduler and scaler."""
     loader = _train_loader(config, workload)
+    if config.train.compile:
+        workload.model.compile()  # in place: names stay as they are
     model = wrap(workload.model, config.ddp, place.device)
-    optimizer = checked_optimizer(workload.optimizer(model.module))
+    optimizer = in_form(checked_optimizer(workload.optimizer(model.module)), config.train.optimizer)
     scheduler = None
     if workload.scheduler is not None:
         scheduler = checked_scheduler(workload.scheduler(optimizer, total_steps(config, len(loader))))

@@ -40,6 +40,7 @@ _LAUNCH_FILES: Final = (
     "rank-*.identity.json",
     "rank-*.final.json",
     "rank-*.timing.json",
+    "rank-*.survey.json",
     "rank-*.step-*.safetensors",
 )
 
@@ -96,10 +97,10 @@ def _remove_run(folder: RunFolder) -> None:
                 file.unlink()
         with suppress(OSError):  # something of the user's lies in it
             launch.path.rmdir()
-    for look in folder.looks():
-        _remove_run(look)
+    for part in folder.parts():
+        _remove_run(part)
         with suppress(OSError):
-            look.path.rmdir()
+            part.path.rmdir()
     for file in folder.files():
         file.unlink()
 

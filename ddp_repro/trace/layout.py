@@ -40,6 +40,10 @@ class LaunchFolder:
         """Return when the steps of ``rank`` ended, and how much memory it took."""
         return self.path / f"rank-{rank}.timing.json"
 
+    def survey(self, rank: int) -> Path:
+        """Return what ``rank`` saw of its operators as they ran again."""
+        return self.path / f"rank-{rank}.survey.json"
+
     def tensors(self, rank: int, step: int) -> Path:
         """Return the tensors of operators that ``rank`` kept in a step."""
         return self.path / f"rank-{rank}.step-{step}.safetensors"
@@ -110,6 +114,14 @@ class RunFolder:
     def looks(self) -> "list[RunFolder]":
         """Return the further looks that are there."""
         return [RunFolder(path) for path in sorted(self.path.glob("second-look-[0-9]*")) if path.is_dir()]
+
+    def outcome(self, number: int) -> "RunFolder":
+        """Return the folder of the ``number``-th outcome (from 0) of a search for what makes launches diverge."""
+        return RunFolder(self.path / f"outcome-{number}")
+
+    def parts(self) -> "list[RunFolder]":
+        """Return the folders of further launches that are there: looks, and outcomes of a search."""
+        return [*self.looks(), *(RunFolder(path) for path in sorted(self.path.glob("outcome-[0-9]*")) if path.is_dir())]
 
     def launch(self, index: int) -> LaunchFolder:
         """Return the folder of launch ``index`` (from 0)."""

@@ -313,3 +313,21 @@ def test_two_checks_at_once_over_the_same_hosts(network: Network, tmp_path: Path
     done = [one for drivers in both for one in drivers.end()]
     assert [one.code for one in done] == [0, 0, 0, 0], done
     assert sorted(folder.name for folder in (tmp_path / "runs").iterdir()) == ["0", "1"]
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("shared", [True, False])
+def test_a_launch_is_ended_early_where_its_traces_are_seen(network: Network, tmp_path: Path, *, shared: bool) -> None:
+    folder = tmp_path / "work"
+    folder.mkdir()
+    if not shared:
+        network.hosts["h2"].mount_own(folder)
+    fault = "workload._target_=planted.workloads.one_rank_differs_in_backward"
+    words = ["nproc=2", "output.dir=run", "train.max_steps=150", "train.epochs=20", "fail_fast=true", fault]
+    first, second = begin(network, [folder] * 2, *words).end()
+    assert (first.code, second.code) == (1, 1), (first, second)
+    assert first.verdict is not None
+    assert first.verdict["findings"][0]["ranks"] == [2]
+    if not shared:
+        assert "launch 1 is not ended early: node 1 (h2) does not write to this folder" in first.stderr
+        assert first.verdict["ended_early"] == []

@@ -1,6 +1,6 @@
 """What torch's own documentation says of an operator's deterministic form."""
 
-from ddp_repro.run.deterministic_list import entries, said_of
+from ddp_repro.observe.deterministic_list import entries, said_of
 
 
 def test_both_lists_are_read() -> None:

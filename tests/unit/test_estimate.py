@@ -33,6 +33,11 @@ def test_what_is_large_is_told_with_all_that_it_is_made_of() -> None:
     )
 
 
+def test_a_small_step_that_comes_often_is_large_too() -> None:
+    told = size_note(config(), replace(SIZES, step=23_000, steps=20_000))
+    assert (told or "").startswith("modules and operators take about 22 KiB a step and rank: 2.6 GiB for 20,000 steps")
+
+
 @pytest.mark.parametrize(
     ("steps", "sizes", "whole"),
     [

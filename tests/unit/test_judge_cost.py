@@ -35,7 +35,7 @@ def test_a_cost_is_found_and_so_is_the_switch_that_costs_it() -> None:
     ratio = cost.lines[2].ratio
     assert ratio is not None
     assert not ratio.is_shown or ratio.ratio < 1.01
-    assert any("another ratio than 1 is shown for" in note or "no switch" in note for note in notes(cost, []))
+    assert any("another ratio than 1 is shown for" in note or "no switch" in note for note in notes(cost, [], 0.95))
 
 
 def test_what_is_not_larger_than_the_noise_is_not_told_as_a_cost() -> None:
@@ -46,9 +46,20 @@ def test_what_is_not_larger_than_the_noise_is_not_told_as_a_cost() -> None:
         [],
     )
     assert "debug costs is not larger than the noise" in sentence(cost, 0.95)
-    assert any("would have been missed" in note for note in notes(cost, []))
-    assert any("cudnn_tf32 act on a GPU alone" in note for note in notes(cost, ["cudnn_tf32"]))
-    assert any("peak memory of a rank: +0.0 MiB with debug, within what" in note for note in notes(cost, []))
+    assert any("would have been missed" in note for note in notes(cost, [], 0.95))
+    assert any("cudnn_tf32 act on a GPU alone" in note for note in notes(cost, ["cudnn_tf32"], 0.95))
+    assert any("peak memory of a rank: +0.0 MiB with debug, within what" in note for note in notes(cost, [], 0.95))
+
+
+def test_no_switch_is_blamed_where_all_together_cost_nothing() -> None:
+    own = [1.0, 1.3, 0.9, 1.1, 1.2, 1.0]
+    switch = [0.9 * one * (1 + at / 1e3) for at, one in enumerate(own)]
+    noisy = judge_cost(launches(own=own, debug=[1.2, 1.0, 1.1, 1.0, 1.1, 1.15], switch=switch), ARMS, 0.95, [])
+    told = notes(noisy, [], 0.95)[0]
+    assert told.startswith("another ratio than 1 has switch 0.90")
+    assert told.endswith("none is blamed: chance alone does that with one of 1 intervals in 5% of runs")
+    slow = judge_cost(launches(own=own, debug=[2 * one for one in own], switch=switch), ARMS, 0.95, [])
+    assert notes(slow, [], 0.95)[0].startswith("of the switches alone, another ratio than 1 is shown for switch 0.90")
 
 
 def test_something_that_is_faster_is_told_so() -> None:

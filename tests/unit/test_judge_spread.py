@@ -146,6 +146,29 @@ def test_a_metric_that_does_not_tell_trainings_apart_is_warned_of_and_so_are_see
     found = judged(given, SpreadRules())
     assert [one.cause for one in found.cautions] == ["seeds-alike"]
     assert "seeds 0 and 1 ended in the same bits" in found.cautions[0].message
+    held = judged(given, SpreadRules(baseline=[0.1, 0.2, 0.3]))
+    assert held.conclusion is Conclusion.NOT_JUDGED
+    assert "would count as several" in held.problems[0]
+
+
+def test_a_seed_that_is_halved_makes_no_six_pairs_of_three() -> None:
+    """Six seeds of which each two are one: their differences agree in pairs, which is not the evidence of six."""
+    given = [Trial(launch=n, arm="A", seed=n, value=float(n // 2), end=f"a{n // 2}") for n in range(6)]
+    given += [Trial(launch=6 + n, arm="B", seed=n, value=n // 2 + 0.1, end=f"b{n // 2}") for n in range(6)]
+    found = judged(given, COMPARED)
+    assert found.conclusion is Conclusion.NOT_JUDGED
+    assert "seeds 0 and 1, seeds 2 and 3 and seeds 4 and 5 ended in the same bits" in found.problems[0]
+
+
+def test_that_a_seed_arrives_is_not_proven_by_launches_that_differ_anyway() -> None:
+    rng = np.random.default_rng(1)
+    noise = [Trial(launch=n, arm="A", seed=n, value=float(rng.normal()), end=f"{n}") for n in range(6)]
+    again = [Trial(launch=6 + n, arm="A", seed=0, value=float(rng.normal()), end=f"again {n}") for n in range(3)]
+    assert [one.cause for one in judged([*noise, *again], SpreadRules()).cautions] == ["seed-unproven"]
+    close = [Trial(launch=6 + n, arm="A", seed=0, value=noise[0].value + n / 1e3, end=f"again {n}") for n in range(3)]
+    assert judged([*noise, *close], SpreadRules()).cautions == ()
+    exact = Trial(launch=6, arm="A", seed=0, value=noise[0].value, end="0")
+    assert judged([*noise, exact], SpreadRules()).cautions == ()
 
 
 def test_a_candidate_that_changes_nothing_is_said_to_change_nothing() -> None:

@@ -21,6 +21,7 @@ def sweep_of(tmp_path: Path, count: int = 3, **output: Any) -> Sweep:
         Job(
             overrides=(f"seed={number}",),
             settings=CheckConfig(seed=number, output=OutputConfig(root=str(tmp_path / "runs"), **output)),
+            compose=lambda _more: CheckConfig(),
         )
         for number in range(count)
     ]

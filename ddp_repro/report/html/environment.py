@@ -28,6 +28,11 @@ def environment() -> Environment:
     return made
 
 
+def stylesheet() -> Markup:
+    """Return the style of every page."""
+    return Markup(template("page.css"))  # noqa: S704  the package's own file
+
+
 def template(name: str) -> str:
     """Return a file of the templates as it is."""
     return Path(__file__).with_name("templates").joinpath(name).read_text(encoding="utf-8")

@@ -4,11 +4,9 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
-from markupsafe import Markup
-
 from ddp_repro.errors import ReproError
 from ddp_repro.report.html.dots import Dots, Given, dots
-from ddp_repro.report.html.environment import environment, template
+from ddp_repro.report.html.environment import environment, stylesheet
 from ddp_repro.report.html.places import COLOURS, EQUAL, SURFACES
 from ddp_repro.trace.document import read_json, write_text
 from ddp_repro.trace.layout import RunFolder
@@ -47,7 +45,7 @@ def measured_page(document: Document) -> str:
             colours=COLOURS,
             surfaces=SURFACES,
             equal=EQUAL,
-            style=Markup(template("page.css")),  # noqa: S704  the package's own file
+            style=stylesheet(),
         )
     )
 

@@ -12,7 +12,7 @@ from ddp_repro.errors import ReproError
 from ddp_repro.judge.identity import fields_of
 from ddp_repro.report.html.chain import chain
 from ddp_repro.report.html.charts import distance, growth, losses
-from ddp_repro.report.html.environment import LONGEST_VALUE, environment, template
+from ddp_repro.report.html.environment import LONGEST_VALUE, environment, stylesheet, template
 from ddp_repro.report.html.places import CALLED, COLOURS, EQUAL, SURFACES
 from ddp_repro.report.html.source import Files, Source
 from ddp_repro.report.html.telling import classes_told, cut, in_json, other_keys, sentence, told
@@ -30,7 +30,7 @@ def write_page(run: RunFolder, source: Source | None = None) -> Path:
     Raises ReproError where the run holds no verdict, or the file cannot be written.
     """
     verdict = read_json(run.verdict)
-    if verdict.get("schema") != _VERDICT_SCHEMA or "findings" not in verdict:
+    if verdict.get("schema") != _VERDICT_SCHEMA or "kind" in verdict or "findings" not in verdict:
         raise ReproError(f"{run.verdict} is no verdict of this version", hint="judge the run again with compare")
     write_text(run.report, page(verdict, _read_identity(run), source or Files.of(run.path, verdict)))
     return run.report
@@ -64,7 +64,7 @@ def page(verdict: Mapping[str, Any], identity: Mapping[str, Any], source: Source
             surfaces=SURFACES,
             equal=EQUAL,
             called=CALLED,
-            style=Markup(template("page.css")),  # noqa: S704  the package's own file
+            style=stylesheet(),
             script=script,
             script_digest=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         )

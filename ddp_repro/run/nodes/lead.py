@@ -63,9 +63,13 @@ class Nodes:
         self._place(run)
         return DistantShare(guests=self.guests, here=self.place.called, order=order, nproc=nproc)
 
+    def unseeing(self, run: RunFolder) -> list[str]:
+        """Return the nodes that do not see the folder of a run."""
+        return [guest.called for guest in self.guests if not self._place(run)[guest.node]]
+
     def require_shared(self, run: RunFolder, command: str) -> None:
         """Raise ReproError where a node does not see the folder of a run, at the path that it has here."""
-        unseeing = [guest.called for guest in self.guests if not self._place(run)[guest.node]]
+        unseeing = self.unseeing(run)
         if unseeing:
             raise ReproError(
                 f"{command} over several nodes needs a folder that all of them see; {', '.join(unseeing)} does not see "

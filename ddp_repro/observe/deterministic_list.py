@@ -1,5 +1,6 @@
 """What torch itself says of an operator's deterministic form: the two lists in the words of its own documentation."""
 
+import functools
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -39,11 +40,15 @@ def entries() -> list[Entry]:
     return found
 
 
+@functools.lru_cache(maxsize=1024)
+def _said(base: str) -> tuple[str, ...]:
+    wanted = _plain(_SUFFIX.sub("", base))
+    return tuple(f"{entry.words}: {entry.effect}" for entry in entries() if _plain(entry.name) == wanted)
+
+
 def said_of(operator: str) -> list[str]:
     """Return what torch says of ``aten::index_put`` under its deterministic algorithms, a sentence an entry."""
-    base = operator.partition("::")[2].partition(".")[0]
-    wanted = _plain(_SUFFIX.sub("", base))
-    return [f"{entry.words}: {entry.effect}" for entry in entries() if _plain(entry.name) == wanted]
+    return list(_said(operator.partition("::")[2].partition(".")[0]))
 
 
 def _plain(name: str) -> str:
