@@ -25,4 +25,5 @@ def concluded(judgement: Judgement, outcome: GoldenOutcome, found: Finding | Non
         notes += [] if found or outcome.state == "matched" else [outcome.told]
     elif outcome.state != "matched":
         verdict, problems = Verdict.NOT_JUDGED, [outcome.told]
-    return replace(judgement, verdict=verdict, problems=problems, findings=findings, notes=notes, golden=outcome)
+    told = replace(judgement, verdict=verdict, problems=problems, findings=findings, notes=notes, golden=outcome)
+    return told if verdict is Verdict.REPRODUCIBLE else replace(told, chance=None)
