@@ -44,7 +44,7 @@ def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
     rules = Rules(
         allow=tuple(config.compare.allow),
         level=config.level,
-        reproduce=invocation.text,
+        reproduce=invocation.again(),
         expected=sum(len(variant.launches) for variant in planned),
         variants=as_judged(planned) if config.twins else (),
         ignore=tuple(config.judge.ignore),

@@ -50,7 +50,7 @@ def resume(config: ResumeConfig, invocation: Invocation) -> ExitCode:
     rules = Rules(
         allow=tuple(config.compare.allow),
         level=config.level,
-        reproduce=invocation.text,
+        reproduce=invocation.again(),
         ignore=tuple(config.judge.ignore),
         variants=as_judged([whole, *(one.variant for one in made)]),
     )

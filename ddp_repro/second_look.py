@@ -67,8 +67,8 @@ def _look(found: Finding, alike: Sequence[Sequence[int]], command: Looking) -> t
     for number in range(_LOOKS):
         run = command.folder.look(number)
         look, launches = _until_parted(command, run, step, KeptPart(PARTS[found.phase]))
-        made += len(launches)
-        notes.append(f"second look: {counted(len(launches), 'launch')} up to step {step + _AFTER} in {run.path}")
+        made += len(run.launches())
+        notes.append(f"second look: {counted(len(run.launches()), 'launch')} up to step {step + _AFTER} in {run.path}")
         if look.step is None:
             _drop(launches)
             return without_return(found, alike, made), notes
@@ -127,15 +127,17 @@ def _told(found: Finding, look: Look, launches: Sequence[Launch]) -> Finding:
 
 def _distance(parted: OperatorDivergence, launches: Sequence[Launch]) -> Distance | None:
     """Return how far the operator's outputs are apart; of the kept tensors only its own stay on disk."""
-    call, tensors = parted.operator.call, []
-    for launch in launches:
+    if not parted.other_call:  # only one of the launches called it
+        _drop(launches)
+        return None
+    calls, tensors = (parted.operator.call, parted.other_call), []
+    for launch, call in zip(launches, calls, strict=True):
         file = LaunchFolder(launch.path).tensors(parted.rank, parted.step)
-        tensors.append(read_tensors(file) if file.exists() else {})
-    distance = output_distance((tensors[0], tensors[1]), call)
+        tensors.append(of_call(read_tensors(file), call) if file.exists() else {})
     _drop(launches)
     for launch, one in zip(launches, tensors, strict=True):
-        keep_only(LaunchFolder(launch.path).tensors(parted.rank, parted.step), of_call(one, call))
-    return distance
+        keep_only(LaunchFolder(launch.path).tensors(parted.rank, parted.step), one)
+    return output_distance((tensors[0], tensors[1]), calls)
 
 
 def _drop(launches: Sequence[Launch]) -> None:

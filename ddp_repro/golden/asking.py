@@ -48,7 +48,7 @@ class Asked:
     @property
     def accept(self) -> str:
         """The command that has the launch be the golden."""
-        return self.invocation.with_overrides("golden.accept=true")
+        return self.invocation.again("golden.accept=true")
 
 
 def observer_digest() -> str:

@@ -28,7 +28,7 @@ def hold_to_golden(judgement: Judgement, launches: Sequence[Launch], asked: Aske
         return replace(judgement, golden=outcome, notes=[*judgement.notes, told])
     is_broken = any(found.severity == "error" for found in judgement.findings)
     outcome, found = _held(launches[0], asked, is_broken=is_broken)
-    return concluded(judgement, outcome, found, asked.invocation.text)
+    return concluded(judgement, outcome, found, asked.invocation.again())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

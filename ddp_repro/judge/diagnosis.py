@@ -227,7 +227,7 @@ def _details(evidence: Evidence, cause: str) -> Iterator[str]:
         yield f"{len(names):,} names of {first.phase} differ in this step"
     if len(found.ranks) > 1:
         yield from _other_beginnings(evidence)
-    if found.reached:
+    if found.reached and first.kind not in (Kind.MISSING, Kind.EXTRA):
         yield f"{numbered('rank', found.reached)} got the difference through the all-reduce"
     yield f"{counted(first.differing, 'row')} of {first.compared:,} differ on rank {evidence.rank}"
 

@@ -67,13 +67,18 @@ def common_ends(a: Launch, b: Launch, *, has_more_forwards: bool) -> tuple[Launc
 
 
 def left_no_end(launches: Sequence[Launch]) -> list[str]:
-    """Return a sentence on each rank that does not say what it ended with where others do."""
-    if not any(launch.finals for launch in launches):
-        return []
+    """Return a sentence on each rank that does not say what it ended with, where others do or its trace says it did."""
+    others_do = any(launch.finals for launch in launches)
     return [
         f"launch {launch.index}: {numbered('rank', ranks)} did not say what training ended with (rank-<r>.final.json)"
         for launch in launches
-        if (ranks := [rank for rank in sorted(launch.traces) if rank not in launch.finals])
+        if (
+            ranks := [
+                rank
+                for rank, trace in sorted(launch.traces.items())
+                if rank not in launch.finals and (others_do or trace.end_told)
+            ]
+        )
     ]
 
 

@@ -66,10 +66,10 @@ def looked(a: Launch, b: Launch) -> Look:
     if parted is None or parted.first is None:
         return Look(parted=parted, operator=None)
     rank = next(rank for rank, divergence in parted.by_rank.items() if divergence is parted.first)
-    row = parted.first.rows[0]
     # Rows were left out of what was compared; the number of a row in the whole trace stays with it.
-    before = None if row is None else int(one.traces[rank].seq[row])
-    found = first_operator(a.traces[rank], b.traces[rank], parted.first.step, before=before)
+    sides = zip((one, other), parted.first.rows, strict=True)
+    before = tuple(None if row is None else int(side.traces[rank].seq[row]) for side, row in sides)
+    found = first_operator(a.traces[rank], b.traces[rank], parted.first.step, before=(before[0], before[1]))
     return Look(parted=parted, operator=found)
 
 
@@ -105,11 +105,19 @@ def without_return(found: Finding, alike: Sequence[Sequence[int]], more: int) ->
     return replace(found, message=f"{found.message}; {told}")
 
 
-def output_distance(tensors: tuple[Mapping[str, Stored], Mapping[str, Stored]], call: str) -> Distance | None:
-    """Return the distance of the first output of ``call`` that differs among kept tensors; ``None`` for none."""
-    a, b = tensors
-    names = sorted((name for name in a if name.startswith(f"{call}.out") and name in b), key=_number)
-    return next((found for name in names if (found := distance_of(a[name], b[name])) is not None), None)
+def output_distance(
+    tensors: tuple[Mapping[str, Stored], Mapping[str, Stored]], calls: tuple[str, str]
+) -> Distance | None:
+    """Return the distance of the first output of a call that differs among kept tensors; ``None`` for none.
+
+    ``calls`` are its names in the two launches.
+    """
+    a, b = (
+        {_number(name): one for name, one in side.items() if name.startswith(f"{call}.out")}
+        for side, call in zip(tensors, calls, strict=True)
+    )
+    numbers = sorted(a.keys() & b.keys())
+    return next((found for number in numbers if (found := distance_of(a[number], b[number])) is not None), None)
 
 
 def of_call(tensors: Mapping[str, Stored], call: str) -> dict[str, Stored]:

@@ -1,5 +1,6 @@
 """The first operator whose inputs are equal in two launches and whose output differs: what a second look finds."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final, Literal
@@ -38,47 +39,72 @@ class OperatorDivergence:
     """The first operator in which two launches part, on one rank, and what shows it.
 
     ``evidence``: its inputs are equal and its output is not (``output``); its inputs differ, and no operator that was
-    observed made that (``input``); or only one of the launches calls it there (``path``).
+    observed made that (``input``); or only one of the launches calls it there (``path``). ``other_call`` is the name of
+    the call in the other launch, which differs from the operator's where one made more calls before; empty for none.
     """
 
     evidence: Evidence
     operator: Operator
     rank: int
     step: int
+    other_call: str = ""
+
+
+_Key = tuple[str, str, int]
+"""An operator in its module, the line that called it, and which of the calls of that kind it is."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Call:
     name: str
+    key: _Key
     read: int
     left: int | None
 
 
-def first_operator(a: Trace, b: Trace, step: int, *, before: int | None = None) -> OperatorDivergence | None:
+Before = tuple[int | None, int | None]
+"""The first row that differs, in each of two traces; ``None`` where one has no such row."""
+
+
+def first_operator(a: Trace, b: Trace, step: int, *, before: Before = (None, None)) -> OperatorDivergence | None:
     """Return where two traces of a rank part in the operators of ``step``; ``None`` where all are equal.
 
-    With ``before``, a row of ``a``: among the operators that were called before it. One whose output alone differs is
+    With ``before``, a row of each: among the operators that were called before it. One whose output alone differs is
     the answer wherever it comes: what memory happens to hold, or a number of Python's, can differ before it and do
-    nothing.
+    nothing. Calls belong together by operator, module and line, so that one more of them moves no other.
     """
-    calls_a, calls_b = _calls(a, step, before), {call.name: call for call in _calls(b, step, None)}
+    calls_a = _calls(a, step, before[0])
+    calls_b = {call.key: call for call in _calls(b, step, None)}
     entering: OperatorDivergence | None = None
     tainted = False
     for call in calls_a:
-        other = calls_b.get(call.name)
+        other = calls_b.get(call.key)
         if other is None:
             return entering or _found("path", a, call, step)
         reads_alike = _equal(a, b, call.read, other.read)
         leaves_alike = _equal(a, b, call.left, other.left)
         if reads_alike and not leaves_alike:
-            return _found("output", a, call, step)
+            return _found("output", a, call, step, other)
         if not reads_alike and not leaves_alike and not tainted:
-            entering, tainted = _found("input", a, call, step), True
-    return entering
+            entering, tainted = _found("input", a, call, step, other), True
+    return entering or _more(a, b, step, before[1])
 
 
-def _found(evidence: Evidence, trace: Trace, call: _Call, step: int) -> OperatorDivergence:
-    return OperatorDivergence(evidence=evidence, operator=_operator(trace, call), rank=trace.meta.rank, step=step)
+def _more(a: Trace, b: Trace, step: int, before: int | None) -> OperatorDivergence | None:
+    """Return the first call that only ``b`` makes."""
+    known = {call.key for call in _calls(a, step, None)}
+    more = next((call for call in _calls(b, step, before) if call.key not in known), None)
+    return None if more is None else _found("path", b, more, step)
+
+
+def _found(evidence: Evidence, trace: Trace, call: _Call, step: int, other: _Call | None = None) -> OperatorDivergence:
+    return OperatorDivergence(
+        evidence=evidence,
+        operator=_operator(trace, call),
+        rank=trace.meta.rank,
+        step=step,
+        other_call="" if other is None else other.name,
+    )
 
 
 def _calls(trace: Trace, step: int, before: int | None) -> list[_Call]:
@@ -90,7 +116,13 @@ def _calls(trace: Trace, step: int, before: int | None) -> list[_Call]:
             reads[name.removesuffix(_IN)] = row
         elif name.endswith(_OUT):
             leaves[name.removesuffix(_OUT)] = row
-    return [_Call(name=name, read=row, left=leaves.get(name)) for name, row in reads.items()]
+    made: list[_Call] = []
+    seen: Counter[tuple[str, str]] = Counter()
+    for name, row in reads.items():
+        kind = name.rpartition("#")[0], trace.specs[trace.spec[row]].rpartition(" at ")[2]
+        made.append(_Call(name=name, key=(*kind, seen[kind]), read=row, left=leaves.get(name)))
+        seen[kind] += 1
+    return made
 
 
 def _rows(trace: Trace, step: int) -> Iterator[tuple[int, str]]:

@@ -5,7 +5,7 @@ import shlex
 import signal
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 PR_SET_PDEATHSIG = 1  # linux/prctl.h
 PR_SET_CHILD_SUBREAPER = 36
+
+_FOLDER = ("output.dir", "output.overwrite")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,6 +41,11 @@ class Invocation:
     def text(self) -> str:
         """Return the command line that calls it again."""
         return self.with_overrides()
+
+    def again(self, *more: str) -> str:
+        """Return the command line that makes another run of the same in another folder, with further overrides."""
+        kept = tuple(one for one in self.overrides if one.lstrip("+").partition("=")[0] not in _FOLDER)
+        return replace(self, overrides=kept).with_overrides(*more)
 
     def with_overrides(self, *more: str) -> str:
         """Return the command line with further overrides, which win over earlier ones of the same key."""

@@ -11,6 +11,7 @@ from typing import Any, Final, Protocol
 from ddp_repro.config import MetricConfig, RecordConfig, Take, is_script
 from ddp_repro.errors import ReproError
 from ddp_repro.run.metric_files import AppendedLines, Scalars
+from ddp_repro.run.metric_text import found_in, refuse_parts, refuse_passed_over
 from ddp_repro.run.trials import Trial
 from ddp_repro.trace.document import read_json
 
@@ -19,7 +20,7 @@ _TAKEN: Final[dict[Take, Callable[[list[float]], float]]] = {
     Take.max: max,
     Take.min: min,
 }
-_EXAMPLE: Final = "'metric.regex=\"val_acc=([0-9.]+)\"'"
+_EXAMPLE: Final = "'metric.regex=\"val_acc=(\\S+)\"'"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -94,7 +95,7 @@ def validate_metric(metric: MetricConfig, config: RecordConfig) -> None:
 
 def _source(metric: MetricConfig, *, is_script: bool) -> Source:
     if metric.regex:
-        return _Log(_compiled(metric.regex), metric.rank)
+        return _Log(_compiled(metric.regex), metric)
     if metric.jsonl and metric.key:
         return AppendedLines(metric.jsonl, metric.key)
     if metric.tensorboard and metric.tag:
@@ -142,32 +143,36 @@ class _Validation:
 class _Log:
     """What a pattern finds in a rank's log, which holds all that the rank printed."""
 
-    def __init__(self, pattern: "re.Pattern[str]", rank: int) -> None:
+    def __init__(self, pattern: "re.Pattern[str]", metric: MetricConfig) -> None:
         self._pattern = pattern
-        self._rank = rank
-        self.title = f"what {pattern.pattern} finds in the log of rank {rank}"
+        self._rank, self._only_last = metric.rank, metric.take is Take.last
+        self.title = f"what {pattern.pattern} finds in the log of rank {metric.rank}"
 
     def begin(self, trial: Trial) -> None:
         """Nothing is there before: the launch's folder is its own."""
 
     def values(self, trial: Trial) -> list[float]:
-        texts = self._found(trial, self._rank)
-        if not texts:
-            others = [rank for rank in range(trial.config.nproc) if rank != self._rank and self._found(trial, rank)]
+        text = self._text(trial, self._rank)
+        found = found_in(self._pattern, text)
+        refuse_passed_over(self._pattern, text, found, only_last=self._only_last)
+        if not found:
+            others = [rank for rank in range(trial.config.nproc) if rank != self._rank and self._finds(trial, rank)]
             hint = f"Rank {others[0]} printed it: metric.rank={others[0]}" if others else f"Look at {self._log(trial)}."
             raise ReproError(
                 f"metric.regex={self._pattern.pattern} finds nothing in what rank {self._rank} printed in launch "
                 f"{trial.launch} (seed {trial.seed}).",
                 hint=hint,
             )
-        return [self._number(text) for text in texts]
+        for one in found[-1:] if self._only_last else found:
+            refuse_parts(self._pattern, text, one)
+        return [self._number(one.text) for one in found]
 
-    def _found(self, trial: Trial, rank: int) -> list[str]:
+    def _finds(self, trial: Trial, rank: int) -> bool:
+        return self._pattern.search(self._text(trial, rank)) is not None
+
+    def _text(self, trial: Trial, rank: int) -> str:
         log = trial.folder.log(rank)
-        text = log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
-        return [
-            next((group for group in found.groups() if group is not None), "") for found in self._pattern.finditer(text)
-        ]
+        return log.read_text(encoding="utf-8", errors="replace") if log.is_file() else ""
 
     def _log(self, trial: Trial) -> str:
         return str(trial.folder.log(self._rank))

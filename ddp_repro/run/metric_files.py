@@ -4,6 +4,7 @@ Several launches may write to one file or folder: what was there before a launch
 """
 
 import json
+import math
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
@@ -68,14 +69,21 @@ def _objects(content: bytes) -> Iterator[dict[str, Any]]:
 
 
 def _number(one: dict[str, Any], key: str) -> float | None:
-    """Return the number under ``key``, or under its parts one in the other."""
-    value: Any = one.get(key)
-    if value is None:
-        value = one
-        for part in key.split("."):
-            value = value.get(part) if isinstance(value, dict) else None
-    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if is_number else None
+    """Return the number under ``key``, or under its parts one in the other; ``None`` where nothing has that key.
+
+    What is there and is no number is NaN, as which some write ``null`` and some a word.
+    """
+    value: Any = one
+    for part in [key] if key in one else key.split("."):
+        if not isinstance(value, dict) or part not in value:
+            return None
+        value = value[part]
+    if isinstance(value, (dict, list)):
+        return None
+    try:
+        return math.nan if value is None or isinstance(value, bool) else float(value)
+    except ValueError:
+        return math.nan
 
 
 class Scalars:

@@ -119,7 +119,7 @@ def _train(rank: _Rank, workload: Workload) -> None:
             stopwatch.write(rank.folder.timing(rank.place.rank))
         reason = "finished"
     finally:
-        writer.close(reason)
+        writer.close(reason, end_told=reason == "finished")
     rank.pipe.send("observed", step=recorder.step)
 
 

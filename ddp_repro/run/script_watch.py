@@ -1,5 +1,7 @@
 """One rank of a script under observation: when its trace is opened, when it is closed, and what the driver is told."""
 
+import atexit
+import json
 import logging
 import os
 from collections.abc import Mapping
@@ -73,6 +75,7 @@ class ScriptWatch:
         self._recorder = Recorder(None, pending=True)
         self._writer: TraceWriter | None = None
         self._closed = False
+        self._final: dict[str, Any] | None = None
         self._stopwatch = Stopwatch() if rank.config.capture.timing else None
         stop = rank.config.checkpoint.stop
         self._steps = StepWatch(
@@ -91,7 +94,8 @@ class ScriptWatch:
     def attach(self) -> None:
         """Observe from now on."""
         self._attached.enter_context(self._watched())
-        self._attached.callback(self._ends.attach())
+        self._ends.attach()  # to the end of the process
+        atexit.register(self._look_again)  # before the script's own, so that it comes after them
         if self._stopwatch is not None:
             self._stopwatch.attach()
         self._steps.attach()
@@ -145,11 +149,19 @@ class ScriptWatch:
                 self._write_final()
             self._attached.close()
         finally:
-            self._writer.close(reason)
+            self._writer.close(reason, end_told=self._final is not None)
 
     def _write_final(self) -> None:
         """Tell what training ended with, also where nothing else was observed."""
-        write_json(self._rank.folder.final(self._rank.rank), {"schema": FINAL_SCHEMA, **self._ends.read()})
+        final = {"schema": FINAL_SCHEMA, **self._ends.read()}
+        if final != self._final:
+            write_json(self._rank.folder.final(self._rank.rank), final)
+        self._final = json.loads(json.dumps(final))  # reading again adds to what was read
+
+    def _look_again(self) -> None:
+        """Tell what the models are as the process ends: scripts save, average and prune after their process group."""
+        if self._final is not None and self.is_rank:
+            self._write_final()
 
     def _open(self) -> None:
         """Write this rank's identity, as it is now, and open its trace under it."""
@@ -232,6 +244,7 @@ class ScriptWatch:
 
     def _before_vanishing(self, code: int) -> None:
         if self._closed or not self.is_rank:
+            self._look_again()
             return
         if code == 0 and self._steps.steps:
             self.close("finished")

@@ -84,6 +84,7 @@ class Trace:
     specs: list[str]
     end: str | None
     damage: str | None
+    end_told: bool = False
 
     @property
     def whole(self) -> bool:

@@ -14,7 +14,7 @@ from pyarrow import ipc
 
 from ddp_repro.errors import ReproError
 from ddp_repro.trace.observations import Observation, Trace
-from ddp_repro.trace.schema import CLOSING_PHASE, SCHEMA_VERSION, TraceMeta, meta_of, schema_version
+from ddp_repro.trace.schema import CLOSING_PHASE, END_TOLD, SCHEMA_VERSION, TraceMeta, meta_of, schema_version
 from ddp_repro.trace.seal import Intact, intact_prefix
 
 __all__ = ["Observation", "Trace", "read_trace", "trace_in"]
@@ -153,9 +153,9 @@ def _fill_labels(codes: npt.NDArray[np.int32], labels: list[str], column: pa.Chu
 def _without_closing_row(trace: Trace) -> Trace:
     """Take off the closing row, and the labels that only it used."""
     rows = len(trace)
-    end = None
+    end, end_told = None, False
     if rows and trace.phases[trace.phase[-1]] == CLOSING_PHASE and trace.value[-1] == rows - 1:
-        end = trace.names[trace.name[-1]]
+        end, end_told = trace.names[trace.name[-1]], trace.specs[trace.spec[-1]] == END_TOLD
         rows -= 1
     columns = {
         column: getattr(trace, column)[:rows]
@@ -165,7 +165,7 @@ def _without_closing_row(trace: Trace) -> Trace:
         f"{column}s": getattr(trace, f"{column}s")[: columns[column].max(initial=-1) + 1]
         for column in ("phase", "name", "spec")
     }
-    return replace(trace, **columns, **labels, end=end)
+    return replace(trace, **columns, **labels, end=end, end_told=end_told)
 
 
 def _damage(trace: Trace, intact: Intact, size: int) -> str | None:

@@ -36,6 +36,8 @@ BOUNDARY_STATE: Final = "state at the boundary"
 """Spec of a generator's state as a step begins to compute; other states are told with the batches."""
 
 CLOSING_PHASE: Final = "end"
+END_TOLD: Final = "final"
+"""Spec of the closing row of a rank that wrote ``rank-<r>.final.json`` before it."""
 """Phase of the last row of a whole trace: its name is the reason, its value the number of rows before it."""
 
 _FIELDS: Final = (

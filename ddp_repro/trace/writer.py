@@ -13,7 +13,7 @@ from pyarrow import ipc
 
 from ddp_repro.errors import ReproError
 from ddp_repro.trace.labels import LabelColumn
-from ddp_repro.trace.schema import CLOSING_PHASE, DIGEST_BYTES, PHASES, TraceMeta, arrow_schema
+from ddp_repro.trace.schema import CLOSING_PHASE, DIGEST_BYTES, END_TOLD, PHASES, TraceMeta, arrow_schema
 from ddp_repro.trace.seal import SEAL_KEY, Sealer, seal_text
 
 _ROWS_AT_MOST: Final = 1 << 16  # rows kept back between two flushes: bounds memory in long stretches without a step
@@ -95,8 +95,10 @@ class TraceWriter:
         if self._steps:
             self._write_batch()
 
-    def close(self, reason: str) -> None:
+    def close(self, reason: str, *, end_told: bool = False) -> None:
         """Flush, write the closing row (its name is ``reason``) and the end of the stream; a second call is ignored.
+
+        ``end_told`` says that the rank wrote what training ended with, so that a reader misses that file.
 
         Raises ``ReproError`` when the file cannot be written; the file is closed even so.
         """
@@ -105,7 +107,8 @@ class TraceWriter:
         try:
             if not self._failed:
                 self.flush()
-                self.append(self._last_step, CLOSING_PHASE, reason, "", bytes(DIGEST_BYTES), float(self._rows))
+                told = END_TOLD if end_told else ""
+                self.append(self._last_step, CLOSING_PHASE, reason, told, bytes(DIGEST_BYTES), float(self._rows))
                 self.flush()
                 self._stream.close()
                 self._store(self._buffer.getbuffer())

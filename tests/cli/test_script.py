@@ -164,6 +164,18 @@ def test_a_script_that_vanishes_well_or_hangs_on_its_way_out_was_observed(tmp_pa
     assert "still in destroy_process_group" in record.ranks[1].note
 
 
+@pytest.mark.parametrize(("how", "name"), [("changed-after", "weight"), ("changed-at-exit", "bias")])
+def test_a_model_that_changes_after_its_process_group_is_read_as_the_process_ends(
+    how: str, name: str, tmp_path: Path
+) -> None:
+    done = ended(how, tmp_path)
+    assert done.verdict is not None
+    assert (done.code, done.last_line) == (1, "DIVERGED"), done.stdout + done.stderr
+    found = done.verdict["findings"][0]
+    assert (found["cause"], found["phase"], found["name"]) == ("other-end", "param", name)
+    assert "output.dir" not in found["reproduce"]
+
+
 def test_twins_are_launched_in_one_run(tmp_path: Path) -> None:
     twins = """twins=[["workload.args='--name a'"],["workload.args='--name b'","+launcher.env.OMP_X=1"]]"""
     run("check", "workload=script", PLAIN, "nproc=2", "output.dir=run", twins, cwd=tmp_path)

@@ -79,5 +79,11 @@ if HOW == "teardown" and RANK == 1:
 if HOW == "trained-on":
     dist.destroy_process_group()
     train(nn.Linear(4, 2), 1)
+if HOW == "changed-after":
+    dist.destroy_process_group()
+    model.module.weight.data.add_(torch.rand(2, 4, generator=torch.Generator().manual_seed(time.time_ns())))
+if HOW == "changed-at-exit":
+    atexit.register(lambda: model.module.bias.data.fill_(time.time_ns() % 2**20))
+    dist.destroy_process_group()
 if HOW == "vanish-well":
     os._exit(0)

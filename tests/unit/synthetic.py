@@ -245,6 +245,7 @@ class Writing:
     identities: dict[int, dict[str, Any]] = field(default_factory=dict)
     world_size: int | None = None
     finals: dict[int, dict[str, Any]] = field(default_factory=dict)
+    end_told: bool = False
 
 
 def write_launch(root: Path, index: int, written: Ranks, writing: Writing | None = None) -> Launch:
@@ -259,7 +260,7 @@ def write_launch(root: Path, index: int, written: Ranks, writing: Writing | None
         meta = TraceMeta(
             identity=told["digest"], launch=index, rank=rank, world_size=world_size, capture=writing.capture
         )
-        write_trace(folder.trace(rank), meta, rows, writing.end)
+        write_trace(folder.trace(rank), meta, rows, writing.end, end_told=writing.end_told)
         if rank in writing.finals:
             write_json(folder.final(rank), {"schema": 1, **writing.finals[rank]})
     record = LaunchRecord(
@@ -274,7 +275,7 @@ def write_launch(root: Path, index: int, written: Ranks, writing: Writing | None
     return load_launch(folder)
 
 
-def write_trace(path: Path, meta: TraceMeta, rows: Rows, end: str | None) -> None:
+def write_trace(path: Path, meta: TraceMeta, rows: Rows, end: str | None, *, end_told: bool = False) -> None:
     """Write a trace, flushed at each step; ``end=None`` leaves it without its closing row."""
     writer = TraceWriter(path, meta)
     before = None
@@ -285,7 +286,7 @@ def write_trace(path: Path, meta: TraceMeta, rows: Rows, end: str | None) -> Non
         writer.append(row.step, row.phase, row.name, row.spec, digest(row), row.value)
     writer.flush()
     if end is not None:
-        writer.close(end)
+        writer.close(end, end_told=end_told)
 
 
 def digest(row: Row) -> bytes:

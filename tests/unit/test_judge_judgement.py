@@ -285,6 +285,16 @@ def test_a_world_too_small_to_show_faults_of_reductions_is_noted(world_size: int
     assert [note.startswith(told) for note in notes] == [True] * bool(told)
 
 
+def test_an_end_that_was_told_and_is_gone_is_missed(tmp_path: Path) -> None:
+    found = judged(tmp_path / "gone", CLEAN, CLEAN, l0=Writing(end_told=True))
+    assert found.verdict is Verdict.NOT_JUDGED
+    assert found.problems == [
+        f"launch 0: ranks {min(CLEAN)} to {max(CLEAN)} did not say what training ended with (rank-<r>.final.json)"
+    ]
+    told = Writing(end_told=True, finals={rank: {"param": {"a": "00"}} for rank in CLEAN})
+    assert judged(tmp_path / "there", CLEAN, CLEAN, l0=told, l1=told).verdict is Verdict.REPRODUCIBLE
+
+
 def test_an_end_that_one_launch_does_not_tell_is_no_difference(tmp_path: Path) -> None:
     told = Writing(finals={rank: {"param": {"a": "00"}} for rank in CLEAN})
     found = judged(tmp_path, CLEAN, CLEAN, l0=told)

@@ -88,9 +88,28 @@ def test_a_collective_counts_by_when_it_was_called() -> None:
     assert (found.evidence, found.operator.operator) == ("output", "c10d::allreduce_")
 
 
+THIRD = call("aten::add_.Tensor#0", "z", "out", place="train.py:19")
+
+
+def test_one_call_more_is_named_and_moves_no_other() -> None:
+    more = call("aten::add_.Tensor#0", "z", "z'", place="train.py:18")
+    later = [replace(row, name=row.name.replace("#0", "#1")) for row in THIRD]
+    longer = rows(FIRST, SECOND, more, later, LAST)
+    for a, b in ((rows(FIRST, SECOND, THIRD, LAST), longer), (longer, rows(FIRST, SECOND, THIRD, LAST))):
+        ends = len(a) - 1, len(b) - 1
+        found = parted(a, b, before=ends)
+        assert found is not None
+        assert (found.evidence, found.operator.source, found.other_call) == ("path", "train.py:18", "")
+    moved = [replace(row, content="other") if row.name.endswith(".out") else row for row in later]
+    found = parted(rows(FIRST, SECOND, THIRD), rows(FIRST, SECOND, more, moved))
+    assert found is not None
+    assert (found.evidence, found.operator.call) == ("output", "aten::add_.Tensor#0")
+    assert found.other_call == "aten::add_.Tensor#1"
+
+
 def test_only_what_came_before_the_difference_is_looked_at() -> None:
     other = rows(FIRST, LAST, call("b(2)/aten::add.Tensor#0", "y", "other", place=BACKWARD))
-    assert parted(rows(FIRST, LAST, SECOND), other, before=len(FIRST)) is None
+    assert parted(rows(FIRST, LAST, SECOND), other, before=(len(FIRST), None)) is None
 
 
 def test_operators_alone_are_no_difference_between_launches() -> None:

@@ -58,6 +58,62 @@ def test_what_is_no_number_is_refused(trial: Trial, regex: str, told: str) -> No
     assert told in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("printed", "regex", "told"),
+    [
+        ("loss=0.5\nloss=nan\n", "loss=([0-9.]+)", "passes over 'nan' in 'loss=nan'"),
+        ("loss=0.5\nloss=-Infinity, \n", "loss=([0-9.]+)", "passes over '-Infinity'"),
+        ("loss: 0.5\nloss:  -0.25\n", "loss: ([0-9.]+)", "passes over '-0.25'"),
+        ("loss=nan\n", "loss=([0-9.]+)", "passes over 'nan'"),
+        ("epoch 3 loss=1.559e-06 lr=1\n", "loss=([0-9.]+)", "takes '1.559' of '1.559e-06'"),
+        ("loss=2,345.5\n", "loss=([0-9]+)", "takes '2' of '2,345.5'"),
+        ("loss=0.75\n", "loss.*([0-9.]+)", "takes '5' of '0.75'"),
+        ("loss=-0.5\n", "loss=-?([0-9.]+)", "takes '0.5' of '-0.5'"),
+    ],
+)
+def test_a_pattern_that_takes_a_part_or_passes_over_a_number_is_refused(
+    trial: Trial, printed: str, regex: str, told: str
+) -> None:
+    trial.folder.log(0).write_text(printed)
+    with pytest.raises(ReproError) as refused:
+        metric(trial, regex=regex).read(trial)
+    assert told in str(refused.value)
+    assert "\\S+" in refused.value.hint
+
+
+@pytest.mark.parametrize(
+    ("printed", "regex", "value"),
+    [
+        ("loss=0.5, acc=75.\n", r"acc=(\d+)", 75.0),
+        ("loss=-1.5e-3;\n", r"loss=([^;]+)", -1.5e-3),
+        ("loss=nan\nloss=0.5\n", "loss=([0-9.]+)", 0.5),
+        ("loss is low\nloss=0.5s\nloss fell\n", "loss=?([0-9.]+)", 0.5),
+        ("12:30:01 [1/10] acc 0.5% (best 0.7)\n", r"acc ([0-9.]+)%", 0.5),
+        ("0.25\n", "^([0-9.]+)$", 0.25),
+        ("a(1)=0.5 [x] =0.7\n", r"a\(1\)=([0-9.]+)", 0.5),
+        ("[x](=0.5\n", r"[[(x]+\](?:\()=([0-9.]+)", 0.5),
+        ("loss=12,34 acc=5\n", r"loss=(\d+),", 12.0),
+    ],
+)
+def test_what_stands_beside_a_number_is_no_part_of_it(trial: Trial, printed: str, regex: str, value: float) -> None:
+    trial.folder.log(0).write_text(printed)
+    assert metric(trial, regex=regex).read(trial).value == value
+
+
+def test_a_number_that_is_passed_over_early_counts_only_where_all_values_do(trial: Trial) -> None:
+    trial.folder.log(0).write_text("acc=nan\nacc=0.5\n")
+    assert metric(trial, regex="acc=([0-9.]+)").read(trial).value == 0.5
+    with pytest.raises(ReproError, match="passes over 'nan'"):
+        metric(trial, regex="acc=([0-9.]+)", take=Take.max).read(trial)
+
+
+@pytest.mark.parametrize("last", ["null", '"n/a"', "NaN", "true"])
+def test_a_line_of_json_whose_value_is_no_number_is_no_epoch_less(trial: Trial, last: str) -> None:
+    (trial.folder.path / "m.jsonl").write_text(f'{{"acc": 0.5}}\n{{"acc": {last}}}\n{{"lr": 1}}\n')
+    with pytest.raises(ReproError, match="is nan"):
+        metric(trial, jsonl="{out}/m.jsonl", key="acc").read(trial)
+
+
 def test_the_rank_that_printed_it_is_named(trial: Trial) -> None:
     trial.folder.log(1).write_text("acc=0.5\n")
     with pytest.raises(ReproError) as refused:
