@@ -68,6 +68,18 @@ def test_the_first_phase_that_differs_tells_the_cause(where: dict[str, Any], cau
     assert "{" not in found.message + found.advice + found.title
 
 
+def test_a_scaler_that_scales_otherwise_is_told() -> None:
+    def scaled(content: str) -> Ranks:
+        row = Row(2, "scaler", "scale", "float64[]", content, 2.0)
+        return {
+            rank: [one for one in rows if one.step <= 2] + [row] + [one for one in rows if one.step > 2]
+            for rank, rows in CLEAN.items()
+        }
+
+    found = diagnosed(scaled("2"), {**scaled("2"), 1: scaled("4")[1]})
+    assert (found.cause, found.step, found.ranks, found.phase) == ("loss-scale", 2, (1,), "scaler")
+
+
 def test_a_nondeterministic_backward_is_named_with_who_got_it_by_the_reduction() -> None:
     other = {rank: from_step(rows, 2, "grad_reduced") for rank, rows in CLEAN.items()}
     other[1] = changed(other[1], step=2, phase="grad_local", name="conv.bias")

@@ -72,6 +72,16 @@ def test_a_gradient_that_was_not_reduced_is_recognised() -> None:
     assert "on rank 3 the reduced gradient equals the local one" in found.message
 
 
+def test_a_moment_that_is_replicated_and_differs_is_told() -> None:
+    held = {
+        rank: [replace(row, spec=f"{row.spec} replicated") if row.name.endswith("exp_avg") else row for row in rows]
+        for rank, rows in FOUR.items()
+    }
+    assert ranks_finding(launch_of(held)) is None
+    found = found_in({**held, 2: changed(held[2], step=2, phase="optimizer", name="conv.bias.exp_avg")})
+    assert (found.cause, found.step, found.ranks, found.name) == ("replica-state", 2, (2,), "conv.bias.exp_avg")
+
+
 def test_another_learning_rate_on_one_rank_is_said() -> None:
     rows = changed(changed(FOUR[0], step=2, phase="optimizer", name="group0.lr"), step=2, phase="param")
     found = found_in({**FOUR, 0: rows})
