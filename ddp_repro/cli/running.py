@@ -53,9 +53,9 @@ def _compose_and_run(command: Command) -> ExitCode:
 
 
 def _run(command: Command, composed: Composed, invocation: Invocation) -> ExitCode:
-    for job in composed.jobs:
-        return command.run(job.settings, invocation)
-    return ExitCode.REPRODUCIBLE  # --help and --cfg run nothing
+    if not composed.jobs:  # --help, --cfg
+        return ExitCode.REPRODUCIBLE
+    return command.run(composed.jobs[0].settings, invocation)
 
 
 def _on_nodes(command: Command, place: NodePlace) -> ExitCode:

@@ -1,7 +1,7 @@
 """The first operator whose inputs are equal in two launches and whose output differs: what a second look finds."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -73,11 +73,11 @@ def first_operator(a: Trace, b: Trace, step: int, *, before: Before = (None, Non
     the answer wherever it comes: what memory happens to hold, or a number of Python's, can differ before it and do
     nothing. Calls belong together by operator, module and line, so that one more of them moves no other.
     """
-    calls_a = _calls(a, step, before[0])
-    calls_b = {call.key: call for call in _calls(b, step, None)}
+    every_a, every_b = _calls(a, step), _calls(b, step)
+    calls_b = {call.key: call for call in every_b}
     entering: OperatorDivergence | None = None
     tainted = False
-    for call in calls_a:
+    for call in _called_before(every_a, before[0]):
         other = calls_b.get(call.key)
         if other is None:
             return entering or _found("path", a, call, step)
@@ -87,14 +87,15 @@ def first_operator(a: Trace, b: Trace, step: int, *, before: Before = (None, Non
             return _found("output", a, call, step, other)
         if not reads_alike and not leaves_alike and not tainted:
             entering, tainted = _found("input", a, call, step, other), True
-    return entering or _more(a, b, step, before[1])
-
-
-def _more(a: Trace, b: Trace, step: int, before: int | None) -> OperatorDivergence | None:
-    """Return the first call that only ``b`` makes."""
-    known = {call.key for call in _calls(a, step, None)}
-    more = next((call for call in _calls(b, step, before) if call.key not in known), None)
+    if entering is not None:
+        return entering
+    known = {call.key for call in every_a}
+    more = next((call for call in _called_before(every_b, before[1]) if call.key not in known), None)
     return None if more is None else _found("path", b, more, step)
+
+
+def _called_before(calls: Sequence[_Call], row: int | None) -> list[_Call]:
+    return [call for call in calls if row is None or call.read < row]
 
 
 def _found(evidence: Evidence, trace: Trace, call: _Call, step: int, other: _Call | None = None) -> OperatorDivergence:
@@ -107,12 +108,12 @@ def _found(evidence: Evidence, trace: Trace, call: _Call, step: int, other: _Cal
     )
 
 
-def _calls(trace: Trace, step: int, before: int | None) -> list[_Call]:
+def _calls(trace: Trace, step: int) -> list[_Call]:
     """Return the calls of a step in the order in which they were made."""
     reads: dict[str, int] = {}
     leaves: dict[str, int] = {}
     for row, name in _rows(trace, step):
-        if name.endswith(_IN) and (before is None or row < before):
+        if name.endswith(_IN):
             reads[name.removesuffix(_IN)] = row
         elif name.endswith(_OUT):
             leaves[name.removesuffix(_OUT)] = row

@@ -88,7 +88,7 @@ class Ends:
             self._digest(alive, roots)
         for stepped in self._stepped.values():
             self._digest(stepped.parameters, stepped.roots)
-        return self._digests
+        return {kind: dict(digests) for kind, digests in self._digests.items()}
 
     def _after(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         if os.getpid() != self._pid:

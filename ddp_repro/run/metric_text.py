@@ -10,6 +10,7 @@ _NUMBER: Final = re.compile(
     r"[-+]?(?:nan|inf(?:inity)?|(?:\d+(?:[,_]\d{3}(?!\d))*(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?)(?!\w)", re.IGNORECASE
 )
 """A number as people print it, with ``nan``, infinities, exponents and separators of thousands."""
+_NUMBER_NEXT: Final = re.compile(rf"[ \t]*({_NUMBER.pattern})", _NUMBER.flags)
 _HINT: Final = "Have the group take all of it, whatever it is: (\\S+) up to the next space, or ([^ ,]+)."
 _LINE: Final = 80
 
@@ -51,11 +52,13 @@ def refuse_passed_over(pattern: "re.Pattern[str]", text: str, found: list[Found]
     since = found[-1].end if only_last and found else 0
     known = {one.start for one in found}
     for match in before.finditer(text):
-        start = match.end() + len(text[match.end() :]) - len(text[match.end() :].lstrip(" \t"))
-        number = _NUMBER.match(text, start)
-        if number is not None and start >= since and not {match.end(), start} & known:
+        number = _NUMBER_NEXT.match(text, match.end())
+        if number is None:
+            continue
+        start = number.start(1)
+        if start >= since and not {match.end(), start} & known:
             raise ReproError(
-                f"metric.regex={pattern.pattern} passes over {number[0]!r} in {_told(text, start)!r}.", hint=_HINT
+                f"metric.regex={pattern.pattern} passes over {number[1]!r} in {_told(text, start)!r}.", hint=_HINT
             )
 
 

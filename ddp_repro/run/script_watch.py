@@ -1,7 +1,6 @@
 """One rank of a script under observation: when its trace is opened, when it is closed, and what the driver is told."""
 
 import atexit
-import json
 import logging
 import os
 from collections.abc import Mapping
@@ -94,7 +93,7 @@ class ScriptWatch:
     def attach(self) -> None:
         """Observe from now on."""
         self._attached.enter_context(self._watched())
-        self._ends.attach()  # to the end of the process
+        self._detach_ends = self._ends.attach()
         atexit.register(self._look_again)  # before the script's own, so that it comes after them
         if self._stopwatch is not None:
             self._stopwatch.attach()
@@ -156,12 +155,13 @@ class ScriptWatch:
         final = {"schema": FINAL_SCHEMA, **self._ends.read()}
         if final != self._final:
             write_json(self._rank.folder.final(self._rank.rank), final)
-        self._final = json.loads(json.dumps(final))  # reading again adds to what was read
+        self._final = final
 
     def _look_again(self) -> None:
         """Tell what the models are as the process ends: scripts save, average and prune after their process group."""
         if self._final is not None and self.is_rank:
             self._write_final()
+            self._detach_ends()  # os._exit, by which the process leaves after this, need not digest all of it again
 
     def _open(self) -> None:
         """Write this rank's identity, as it is now, and open its trace under it."""
