@@ -7,7 +7,6 @@ if __name__ == "__main__":  # before the other imports: a crash in one of them m
 
 import os
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 
 from ddp_repro.cli import Command, run_command
@@ -16,13 +15,12 @@ from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.judge.cost import FEWEST_STEPS, Cost, Timed, judge_cost, launch_timed
 from ddp_repro.judge.spread import Caution
 from ddp_repro.measured import identity_told, tell_measured
+from ddp_repro.measuring import make_read
 from ddp_repro.report.cost_document import CostAsked, cost_document
-from ddp_repro.report.progress import Progress
 from ddp_repro.run.arms import Turn, planned_arms, timed, turns, validate_cost
-from ddp_repro.run.driver import Interrupted, Invocation
-from ddp_repro.run.launch import Plan, make_launches
+from ddp_repro.run.driver import Invocation
+from ddp_repro.run.launch import Plan
 from ddp_repro.run.place import place_run
-from ddp_repro.trace.launch import read_launch_record
 from ddp_repro.trace.layout import RunFolder
 from ddp_repro.trace.timing import read_timing
 from ddp_repro.validation import validate_launch
@@ -35,11 +33,11 @@ def cost(config: CostConfig, invocation: Invocation) -> ExitCode:
     arms, left_out = planned_arms(config, has_gpu=_has_gpu())
     folder = place_run(config.output)
     planned = turns(arms, config.cost.repeats)
-    watch = _Watch(config=config, folder=folder, turns=planned)
+    times = _Times(config=config, folder=folder, turns=planned)
     load = os.getloadavg()[0]
     plan = Plan(folder=folder, config=config, variants=[timed(config, turn) for turn in planned])
-    problems = _launch(plan, invocation, watch)
-    found = judge_cost(watch.timed, [(arm.name, arm.relative_to) for arm in arms], config.cost.confidence, problems)
+    problems = make_read(plan, invocation, times)
+    found = judge_cost(times.timed, [(arm.name, arm.relative_to) for arm in arms], config.cost.confidence, problems)
     asked = CostAsked(
         run=folder,
         command=invocation.text,
@@ -47,7 +45,7 @@ def cost(config: CostConfig, invocation: Invocation) -> ExitCode:
         left_out=left_out,
         identity=identity_told(folder),
     )
-    return tell_measured(cost_document(_with_load(found, load), watch.timed, asked), folder, config.report)
+    return tell_measured(cost_document(_with_load(found, load), times.timed, asked), folder, config.report)
 
 
 def _has_gpu() -> bool:
@@ -69,59 +67,24 @@ def _with_load(found: Cost, load: float) -> Cost:
     return replace(found, cautions=(*found.cautions, caution))
 
 
-def _launch(plan: Plan, invocation: Invocation, watch: "_Watch") -> list[str]:
-    """Make the launches; return why nothing can be concluded, where one of them failed or was not timed."""
-    try:
-        with suppress(Interrupted), Progress(enabled=watch.config.output.progress) as progress:
-            watch.progress = progress
-            make_launches(plan, invocation, watch)
-    except ReproError as error:
-        if not watch.started:
-            raise
-        return [" ".join(part for part in (str(error), error.hint) if part)]
-    if len(watch.timed) == len(watch.turns):
-        return []
-    turn = watch.turns[len(watch.timed)]
-    told = "was not made"
-    with suppress(ReproError):
-        record = read_launch_record(watch.folder.launch(turn.launch).record)
-        told = f"{record.outcome}: {record.reason or 'no reason is known'}"
-    return [f"launch {turn.launch} ({turn.arm.name}) {told}"]
-
-
 @dataclass(kw_only=True)
-class _Watch:
-    """Shows how far the launches are, and reads the times of each as it ends."""
+class _Times:
+    """Reads the times of each launch."""
 
     config: CostConfig
     folder: RunFolder
     turns: Sequence[Turn]
     timed: list[Timed] = field(default_factory=list)
-    started: bool = False
-    progress: Progress | None = None
 
-    def launch_started(self, launch: int, of: int) -> None:
-        """Take note that launches have begun."""
-        self.started = True
-        if self.progress is not None:
-            self.progress.launch_started(launch, of)
+    def begin(self, launch: int) -> None:
+        """Nothing is there before: the launch's folder is its own."""
 
-    def note(self, text: str) -> None:
-        """Say ``text`` now."""
-        if self.progress is not None:
-            self.progress.note(text)
+    def called(self, launch: int) -> str:
+        """Return the arm that the launch is of."""
+        return self.turns[launch].arm.name
 
-    def step(self, launch: int, step: int, total: int | None) -> None:
-        """Show that rank 0 completed a step."""
-        if self.progress is not None:
-            self.progress.step(launch, step, total)
-
-    def launch_finished(self, launch: int, outcome: str) -> None:
+    def read(self, launch: int) -> None:
         """Read how long the launch's steps took; raise ReproError where there were too few."""
-        if self.progress is not None:
-            self.progress.launch_finished(launch, outcome)
-        if outcome != "finished":
-            return
         turn, folder = self.turns[launch], self.folder.launch(launch)
         ranks = [read_timing(folder, rank) for rank in range(self.config.nproc)]
         # The first interval is that of the second step.

@@ -5,7 +5,6 @@ if __name__ == "__main__":  # before the other imports: a crash in one of them m
 
     enter("spread")
 
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,16 +16,15 @@ from ddp_repro.judge.seed_reach import cautions_of, problems_of
 from ddp_repro.judge.spread import Conclusion, SpreadRules, judge_spread
 from ddp_repro.judge.spread import Trial as Judged
 from ddp_repro.measured import identity_told, tell_measured
-from ddp_repro.report.progress import Progress
+from ddp_repro.measuring import make_read
 from ddp_repro.report.spread_document import Asked, spread_document
-from ddp_repro.run.driver import Interrupted, Invocation
-from ddp_repro.run.launch import Plan, make_launches
+from ddp_repro.run.driver import Invocation
+from ddp_repro.run.launch import Plan
 from ddp_repro.run.metric import Metric
 from ddp_repro.run.place import place_run
 from ddp_repro.run.spread_validation import validate_spread
 from ddp_repro.run.trials import Trial, planned_trials
 from ddp_repro.trace.document import read_json
-from ddp_repro.trace.launch import read_launch_record
 from ddp_repro.trace.layout import RunFolder
 from ddp_repro.validation import validate_launch
 
@@ -41,31 +39,31 @@ def spread(config: SpreadConfig, invocation: Invocation) -> ExitCode:
     kept = _kept(config)
     folder = place_run(config.output)
     trials = planned_trials(config, candidate, folder)
-    watch = _Watch(config=config, trials=trials, metric=Metric(config.metric, config))
+    values = _Values(config=config, trials=trials, metric=Metric(config.metric, config))
     plan = Plan(folder=folder, config=config, variants=[trial.variant(config.candidate) for trial in trials])
-    problems = _launch(plan, invocation, watch)
-    now = _as_baseline(config, watch, folder, invocation)
+    problems = make_read(plan, invocation, values)
+    now = _as_baseline(config, values, folder, invocation)
     barred, notes = ([], []) if kept is None or problems else differing(kept, now, config.compare.allow)
     rules = SpreadRules(
         confidence=config.spread.confidence,
         power=config.spread.power,
-        better=watch.better,  # type: ignore[arg-type]  # checked where it was read
+        better=values.better,  # type: ignore[arg-type]  # checked where it was read
         baseline=None if kept is None else kept.values,
         expects_candidate=candidate is not None,
     )
-    cautions = [] if problems else cautions_of(watch.judged, rules)
-    problems += [*barred, *problems_of(watch.judged, rules)]
-    found = judge_spread(watch.judged, rules, problems, cautions)
+    cautions = [] if problems else cautions_of(values.judged, rules)
+    problems += [*barred, *problems_of(values.judged, rules)]
+    found = judge_spread(values.judged, rules, problems, cautions)
     if found.conclusion is Conclusion.MEASURED and not {"seeds-alike", "metric-constant"} & {c.cause for c in cautions}:
         write_baseline(folder.baseline, now)
     asked = Asked(
         run=folder,
         command=invocation.text,
-        metric=watch.metric.title,
+        metric=values.metric.title,
         candidate=tuple(config.candidate),
         identity=identity_told(folder),
     )
-    return tell_measured(spread_document(found, watch.judged, rules, asked, notes), folder, config.report)
+    return tell_measured(spread_document(found, values.judged, rules, asked, notes), folder, config.report)
 
 
 def _kept(config: SpreadConfig) -> Baseline | None:
@@ -82,61 +80,26 @@ def _kept(config: SpreadConfig) -> Baseline | None:
     return kept
 
 
-def _launch(plan: Plan, invocation: Invocation, watch: "_Watch") -> list[str]:
-    """Make the launches; return why nothing can be concluded, where one of them failed or gave no metric."""
-    try:
-        with suppress(Interrupted), Progress(enabled=watch.config.output.progress) as progress:
-            watch.progress = progress
-            make_launches(plan, invocation, watch)
-    except ReproError as error:
-        if not watch.started:
-            raise
-        return [" ".join(part for part in (str(error), error.hint) if part)]
-    if len(watch.judged) == len(watch.trials):
-        return []
-    trial = watch.trials[len(watch.judged)]
-    told = "was not made"
-    with suppress(ReproError):
-        record = read_launch_record(trial.folder.record)
-        told = f"{record.outcome}: {record.reason or 'no reason is known'}"
-    return [f"launch {trial.launch} (seed {trial.seed}) {told}"]
-
-
 @dataclass(kw_only=True)
-class _Watch:
-    """Shows how far the launches are, and reads the metric of each as it ends: a mistake is told after the first."""
+class _Values:
+    """Reads the metric of each launch."""
 
     config: SpreadConfig
     trials: list[Trial]
     metric: Metric
     judged: list[Judged] = field(default_factory=list)
     better: str | None = None
-    started: bool = False
-    progress: Progress | None = None
 
-    def launch_started(self, launch: int, of: int) -> None:
+    def begin(self, launch: int) -> None:
         """Take note of what is there before the launch."""
-        self.started = True
         self.metric.begin(self.trials[launch])
-        if self.progress is not None:
-            self.progress.launch_started(launch, of)
 
-    def note(self, text: str) -> None:
-        """Say ``text`` now."""
-        if self.progress is not None:
-            self.progress.note(text)
+    def called(self, launch: int) -> str:
+        """Return the seed of the launch."""
+        return f"seed {self.trials[launch].seed}"
 
-    def step(self, launch: int, step: int, total: int | None) -> None:
-        """Show that rank 0 completed a step."""
-        if self.progress is not None:
-            self.progress.step(launch, step, total)
-
-    def launch_finished(self, launch: int, outcome: str) -> None:
+    def read(self, launch: int) -> None:
         """Read what the launch gave; raise ReproError where there is no metric."""
-        if self.progress is not None:
-            self.progress.launch_finished(launch, outcome)
-        if outcome != "finished":
-            return
         trial = self.trials[launch]
         found = self.metric.read(trial)
         self.better = self.config.metric.better.value if self.config.metric.better else found.better
@@ -148,13 +111,13 @@ class _Watch:
         self.judged.append(Judged(launch=launch, arm=trial.arm, seed=trial.seed, value=found.value, end=found.end))
 
 
-def _as_baseline(config: SpreadConfig, watch: _Watch, folder: RunFolder, invocation: Invocation) -> Baseline:
-    first = {trial.seed: trial.value for trial in reversed(watch.judged) if trial.arm == "A"}
+def _as_baseline(config: SpreadConfig, values: _Values, folder: RunFolder, invocation: Invocation) -> Baseline:
+    first = {trial.seed: trial.value for trial in reversed(values.judged) if trial.arm == "A"}
     seeds = [seed for seed in config.seeds if seed in first]
     identity = read_json(folder.identity) if folder.identity.is_file() else {}
     stack = {group: identity.get(group, {}) for group in ("software", "hardware", "environment")}
     return Baseline(
-        metric=watch.metric.title,
+        metric=values.metric.title,
         seeds=seeds,
         values=[first[seed] for seed in seeds],
         settings={**_settings(config), **flat({"data_identity": identity.get("experiment", {}).get("data")})},
