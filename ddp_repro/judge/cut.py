@@ -3,12 +3,13 @@
 What such a launch shows is a difference or nothing: that it equals another one is never known of it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from ddp_repro.judge.divergence import Compare
 from ddp_repro.judge.findings import Ended, Finding
 from ddp_repro.judge.ignored import rows_kept
 from ddp_repro.judge.wording import numbered
@@ -38,12 +39,12 @@ def as_recorded(launch: Launch) -> Launch:
     return up_to(launch, reach(launch)) if launch.was_cut else launch
 
 
-def undecided(launches: Sequence[Launch], differs: Callable[[Launch, Launch], bool]) -> dict[int, str]:
+def undecided(launches: Sequence[Launch], compare: Compare) -> dict[int, str]:
     """Return, by its number, why a launch that was ended early says nothing: no other one differs from it."""
     return {
         launch.index: undecided_told(launch)
         for launch in launches
-        if launch.was_cut and not any(differs(one, launch) for one in launches if one is not launch)
+        if launch.was_cut and all(compare(one, launch) is None for one in launches if one is not launch)
     }
 
 

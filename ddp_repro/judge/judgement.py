@@ -2,14 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import product
 from typing import Final
 
 from ddp_repro.errors import Verdict
-from ddp_repro.judge.causes import preceded
+from ddp_repro.judge.between import Between, between, other_workers
 from ddp_repro.judge.chance import undetected
 from ddp_repro.judge.cut import as_recorded, certain_of_cut, cut_notes, ended_early, undecided, undecided_told
-from ddp_repro.judge.divergence import classes, reordered_rows
 from ddp_repro.judge.finals import went_on_inexactly
 from ddp_repro.judge.findings import FieldDifference, Finding, Judgement, Variant, merged
 from ddp_repro.judge.identity import compare_identities, in_words, refusal_findings, unused_allowances
@@ -19,13 +17,9 @@ from ddp_repro.judge.nodes import nodes_of
 from ddp_repro.judge.repeated import holds_the_same
 from ddp_repro.judge.soundness import blind_spots, common_problems, problems_of, usable_before
 from ddp_repro.judge.twins import Comparing
-from ddp_repro.judge.wording import counted, numbered
+from ddp_repro.judge.wording import numbered
 from ddp_repro.trace.launch import Launch
 
-WORKERS_NOT_COMPARED: Final = (
-    "the number of loader workers may differ: the batches were compared, the workers' own generators were not"
-)
-_NUMBER_OF_WORKERS: Final = "experiment.config.data.num_workers"
 ONE_LAUNCH: Final = (
     "one launch: there is nothing to compare it with (its invariants hold); make two or more with check launches=2, or "
     "compare it with another run"
@@ -59,34 +53,32 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
     recorded = _numbered(launches)
     launches, ignored = without_ignored(recorded, rules.ignore)
     differences = compare_identities(launches, rules.allow, rules.level, rules.variants)
-    comparing = Comparing(variants=rules.variants, other_workers=_other_workers(differences))
+    comparing = Comparing(variants=rules.variants, other_workers=other_workers(differences))
     comparable = all(difference.allowed for difference in differences)
     unsound = problems_of(launches, is_ignoring=bool(rules.ignore))
     if comparable and not any(unsound.values()):
-        unsound |= {number: [told] for number, told in undecided(launches, comparing.differ).items()}
-    problems = [problem for launch in launches for problem in unsound[launch.index]]
-    problems += common_problems(launches, differences, may_capture_differ=bool(rules.variants))
-    if not problems and rules.expected is not None and len(launches) < rules.expected:
-        problems.append(f"only {len(launches)} of {rules.expected} launches were made")
+        unsound |= {number: [told] for number, told in undecided(launches, comparing.difference).items()}
+    problems = _problems(launches, unsound, differences, rules)
     within, notes = _within(launches, unsound, rules.allow)
     refusal = refusal_findings(launches, differences)
-    between = _between(launches, comparing, usable_before(launches, unsound)) if comparable else _Between()
-    findings = [*merged(between.findings), *merged(within), *refusal]
+    compared = between(launches, comparing, usable_before(launches, unsound)) if comparable else Between()
+    findings = [*merged(compared.findings), *merged(within), *refusal]
     verdict, problems = _verdict(launches, findings, problems)
+    told = [
+        *cut_notes(recorded, compared.alike),
+        *ignored,
+        *blind_spots(launches),
+        *went_on_inexactly(launches),
+        *notes,
+        *compared.notes,
+        *_allowances(launches, rules, differences),
+    ]
     return Judgement(
         verdict=verdict,
-        classes=between.alike,
+        classes=compared.alike,
         findings=ordered(findings, rules.reproduce),
         problems=problems,
-        notes=[
-            *cut_notes(recorded, between.alike),
-            *ignored,
-            *blind_spots(launches),
-            *went_on_inexactly(launches),
-            *notes,
-            *between.notes,
-            *_allowances(launches, rules, differences),
-        ],
+        notes=told,
         identity=identity_of(launches),
         identity_differences=differences,
         observations=sum(len(trace) for launch in recorded for trace in launch.traces.values()),
@@ -96,6 +88,20 @@ def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
         ended=ended_early(recorded),
         chance=undetected(len(launches)) if verdict is Verdict.REPRODUCIBLE else None,
     )
+
+
+def _problems(
+    launches: Sequence[Launch],
+    unsound: Mapping[int, Sequence[str]],
+    differences: Sequence[FieldDifference],
+    rules: Rules,
+) -> list[str]:
+    """Return why nothing can be concluded: what each launch lacks, then what they lack together."""
+    problems = [problem for launch in launches for problem in unsound[launch.index]]
+    problems += common_problems(launches, differences, may_capture_differ=bool(rules.variants))
+    if not problems and rules.expected is not None and len(launches) < rules.expected:
+        problems.append(f"only {len(launches)} of {rules.expected} launches were made")
+    return problems
 
 
 def ordered(findings: Sequence[Finding], reproduce: str) -> list[Finding]:
@@ -157,86 +163,6 @@ def _within(
             notes.setdefault(note, []).append(launch.index)
     every = {launch.index for launch in launches if not launch.was_cut}
     return findings, [note if every <= set(on) else f"{note} ({numbered('launch', on)})" for note, on in notes.items()]
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class _Between:
-    """What comparing launches gave: classes of equal bits, findings, notes."""
-
-    alike: list[list[int]] = field(default_factory=list)
-    findings: list[Finding] = field(default_factory=list)
-    notes: list[str] = field(default_factory=list)
-
-
-def _other_workers(differences: Sequence[FieldDifference]) -> bool:
-    return any(one.allowed and one.field == _NUMBER_OF_WORKERS for one in differences)
-
-
-def _between(launches: Sequence[Launch], comparing: Comparing, before: int | None) -> _Between:
-    """Compare the launches of each variant with each other, and the variants; with ``before``, steps below it."""
-    same = [[launch for launch in launches if launch.index in one.launches] for one in comparing.variants]
-    groups = [group for group in same if group] or [list(launches)]
-    alike = [] if before is not None else classes(launches, comparing.difference)
-    findings: list[Finding] = []
-    for group in groups:
-        findings += _against(group, comparing, before) if before is not None else _apart(group, comparing)
-    twins = [comparing.finding(a, b, before=before) for a, b in comparing.twins(launches)]
-    findings += [found for found in twins if found is not None]
-    notes = [*_reordered(launches, comparing, alike), *comparing.left_out(launches)]
-    if comparing.other_workers and not comparing.variants:
-        notes.append(WORKERS_NOT_COMPARED)
-    return _Between(alike=alike, findings=findings, notes=notes)
-
-
-def _apart(launches: Sequence[Launch], comparing: Comparing) -> list[Finding]:
-    """Return a finding for each class of equal bits that differs from the largest one."""
-    alike = classes(launches, comparing.difference)
-    if len(alike) < 2:
-        return []
-    by_number = {launch.index: launch for launch in launches}
-    largest = max(alike, key=len)
-    findings = []
-    for one in alike:
-        if one is largest:
-            continue
-        # The first two, but where one of them was ended before they parted.
-        pairs = (sorted(pair) for pair in product(largest, one))
-        told = (comparing.finding(by_number[a], by_number[b]) for a, b in pairs)
-        found = next((finding for finding in told if finding is not None), None)
-        assert found is not None, "launches of two classes differ"
-        is_whole = not any(by_number[number].was_cut for number in largest)
-        findings.append(preceded(found, _alone(one, largest, len(launches), is_whole=is_whole)))
-    return findings
-
-
-def _against(launches: Sequence[Launch], comparing: Comparing, before: int) -> list[Finding]:
-    """Compare what is whole in launches that cannot be judged with the first of them."""
-    found = (comparing.finding(launches[0], other, before=before) for other in launches[1:])
-    return [one for one in found if one is not None]
-
-
-def _alone(one: Sequence[int], largest: Sequence[int], count: int, *, is_whole: bool) -> str:
-    """Return how the launches fall apart, where there are enough of them to say."""
-    if count < 3 or len(largest) < 2:
-        return ""
-    if len(one) == 1:
-        alike = "are equal in bits" if is_whole else "are equal as far as they went"
-        return f"launch {one[0]} is alone ({numbered('launch', largest)} {alike}): "
-    return f"{numbered('launch', one)} differ from {numbered('launch', largest)}: "
-
-
-def _reordered(launches: Sequence[Launch], comparing: Comparing, alike: Sequence[Sequence[int]]) -> list[str]:
-    by_number = {launch.index: launch for launch in launches}
-    notes = []
-    for one in alike:
-        for number in one[1:]:
-            a, b, _ = comparing.sides(by_number[one[0]], by_number[number])
-            rows = reordered_rows(a, b)
-            if rows:
-                notes.append(
-                    f"launch {number} observed {counted(rows, 'row')} in another order than launch {one[0]}, all equal"
-                )
-    return notes
 
 
 def _allowances(launches: Sequence[Launch], rules: Rules, differences: Sequence[FieldDifference]) -> list[str]:

@@ -61,10 +61,6 @@ class Comparing:
             self._compared[pair] = compare_launches(one, other)
         return self._compared[pair]
 
-    def differ(self, a: Launch, b: Launch) -> bool:
-        """Return whether two launches differ in what both recorded."""
-        return self.difference(a, b) is not None
-
     def finding(self, a: Launch, b: Launch, *, before: int | None = None) -> Finding | None:
         """Return the finding on where two launches first differ; with ``before``, only over steps below it."""
         if not (was_observed(a) and was_observed(b)):

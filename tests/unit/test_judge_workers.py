@@ -1,8 +1,9 @@
 from pathlib import Path
 
 from ddp_repro.errors import Verdict
+from ddp_repro.judge.between import WORKERS_NOT_COMPARED
 from ddp_repro.judge.findings import Judgement
-from ddp_repro.judge.judgement import WORKERS_NOT_COMPARED, Rules, judge
+from ddp_repro.judge.judgement import Rules, judge
 from tests.unit.synthetic import Ranks, Script, Writing, changed, identity, ranks, write_launch
 
 FIELD = "experiment.config.data.num_workers"
