@@ -14,9 +14,10 @@ from ddp_repro.judge.bisection import Bisection, Culprit, answers_of, ends_probl
 from ddp_repro.judge.judgement import ordered
 from ddp_repro.judge.outcomes import Bounds, Outcomes, OutOfLaunchesError
 from ddp_repro.judge.search import NOTHING, Found, Outcome, Strategy, search
+from ddp_repro.page import open_where_wanted, page_told
 from ddp_repro.questions import Questions
-from ddp_repro.report.bisection import print_bisection, print_outcome, write_bisection
-from ddp_repro.report.html.opening import open_page
+from ddp_repro.report.bisection import bisection_document, bisection_tables, print_bisection, print_outcome
+from ddp_repro.report.html.tables import write_tables
 from ddp_repro.run.driver import Interrupted, Invocation
 from ddp_repro.run.place import place_run
 from ddp_repro.suspects import Suspects, not_taken, suspects_of
@@ -37,10 +38,13 @@ def bisect(config: BisectConfig, invocation: Invocation) -> ExitCode:
     save_config(config, folder.config)
     write_json(folder.run, {"schema": 1, "kind": "bisect", "command": invocation.text})
     bisection = _Bisecting(suspects, folder).run()
-    write_bisection(bisection, folder, invocation.text, page=config.report.html)
-    print_bisection(bisection, folder)
-    if config.report.open and folder.report.exists():
-        open_page(folder.report)
+    document = bisection_document(bisection, folder, invocation.text)
+    write_json(folder.verdict, document)
+    written = page_told(
+        folder, config.report, lambda: write_tables(folder.report, document, bisection_tables(document))
+    )
+    print_bisection(bisection, folder, written)
+    open_where_wanted(folder, config.report, written)
     return bisection.verdict.exit_code
 
 

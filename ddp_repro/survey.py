@@ -15,15 +15,16 @@ from ddp_repro.config import CaptureLevel, RecordConfig, SurveyConfig
 from ddp_repro.errors import ExitCode, Verdict
 from ddp_repro.judge.survey import Surveyed, gathered, surveyed
 from ddp_repro.judge.wording import counted
-from ddp_repro.report.html.opening import open_page
+from ddp_repro.page import open_where_wanted, page_told
+from ddp_repro.report.html.tables import write_tables
 from ddp_repro.report.progress import Progress
-from ddp_repro.report.survey import print_survey, write_survey
+from ddp_repro.report.survey import print_survey, survey_document, survey_tables
 from ddp_repro.run.determinism import DeterministicAlgorithms
 from ddp_repro.run.driver import Interrupted, Invocation
 from ddp_repro.run.launch import Plan, make_launches
 from ddp_repro.run.place import place_run
 from ddp_repro.run.variants import Variant
-from ddp_repro.trace.document import read_json
+from ddp_repro.trace.document import read_json, write_json
 from ddp_repro.trace.launch import load_launch
 from ddp_repro.trace.layout import LaunchFolder, RunFolder
 from ddp_repro.validation import validate_launch, validate_survey
@@ -42,10 +43,11 @@ def survey(config: SurveyConfig, invocation: Invocation) -> ExitCode:
     with suppress(Interrupted), Progress(enabled=config.output.progress) as progress:
         make_launches(Plan(folder=folder, config=config, variants=variants), invocation, progress)
     result = _result(folder, config)
-    write_survey(result, folder, invocation.text, page=config.report.html)
-    print_survey(result, folder)
-    if config.report.open and folder.report.exists():
-        open_page(folder.report)
+    document = survey_document(result, folder, invocation.text)
+    write_json(folder.verdict, document)
+    written = page_told(folder, config.report, lambda: write_tables(folder.report, document, survey_tables(document)))
+    print_survey(result, folder, written)
+    open_where_wanted(folder, config.report, written)
     return result.verdict.exit_code
 
 

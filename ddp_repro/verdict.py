@@ -1,6 +1,5 @@
 """The last part of every judging command: load what was recorded, judge it, keep and tell the verdict."""
 
-import logging
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,19 +9,16 @@ from ddp_repro.errors import ExitCode, ReproError
 from ddp_repro.judge.findings import Judgement
 from ddp_repro.judge.findings import Variant as Judged
 from ddp_repro.judge.judgement import Rules, judge
-from ddp_repro.report.html.opening import open_page
+from ddp_repro.page import open_where_wanted, page_told
 from ddp_repro.report.html.page import write_page
 from ddp_repro.report.html.source import Loaded
 from ddp_repro.report.terminal import print_report
 from ddp_repro.report.verdict import Context, verdict_document
-from ddp_repro.run.driver import Interrupted
 from ddp_repro.run.variants import Variant
 from ddp_repro.trace.document import write_json
 from ddp_repro.trace.launch import Launch, load_launch
 from ddp_repro.trace.layout import LaunchFolder, RunFolder
 from ddp_repro.trace.sharing import SharedColumns
-
-_log = logging.getLogger(__name__)
 
 
 def load_launches(folders: Sequence[LaunchFolder]) -> list[Launch]:
@@ -59,20 +55,7 @@ def judge_and_tell(launches: Sequence[Launch], rules: Rules, context: Context, p
 def tell(judgement: Judgement, launches: Sequence[Launch], context: Context, page: PageConfig) -> ExitCode:
     """Write ``verdict.json`` and ``report.html``, print the report, and return the verdict's code."""
     write_json(context.run.verdict, verdict_document(judgement, context))
-    written = _page(context.run, launches) if page.html else ""
+    written = page_told(context.run, page, lambda: write_page(context.run, Loaded.of(launches)))
     print_report(judgement, replace(context, page=written))
-    if page.open and written == context.run.report.name:
-        open_page(context.run.report)
+    open_where_wanted(context.run, page, written)
     return judgement.verdict.exit_code
-
-
-def _page(run: RunFolder, launches: Sequence[Launch]) -> str:
-    """Write the page and return its name, or why there is none: the verdict stands, whatever becomes of a picture."""
-    try:
-        return write_page(run, Loaded.of(launches)).name
-    except ReproError as error:
-        return f"no {run.report.name} ({error})"
-    except (Exception, Interrupted) as error:  # noqa: BLE001  no failure here may cost a verdict that is written
-        _log.warning("report.html could not be made", exc_info=error)
-        told = str(error).partition("\n")[0]
-        return f"no {run.report.name} ({type(error).__name__}{f': {told}' if told else ''})"

@@ -5,11 +5,10 @@ from typing import Any
 
 from ddp_repro.judge.bisection import Answer, Bisection
 from ddp_repro.judge.wording import counted, listed
-from ddp_repro.report.html.tables import Table, write_tables
+from ddp_repro.report.html.tables import Table
 from ddp_repro.report.screen import Paragraph
 from ddp_repro.report.terminal import place, print_line, print_paragraphs
 from ddp_repro.report.verdict import finding_document
-from ddp_repro.trace.document import write_json
 from ddp_repro.trace.layout import RunFolder
 
 SCHEMA = "bisect/1"
@@ -54,14 +53,6 @@ def bisection_document(bisection: Bisection, run: RunFolder, command: str) -> di
     }
 
 
-def write_bisection(bisection: Bisection, run: RunFolder, command: str, *, page: bool) -> None:
-    """Write ``verdict.json``, and ``report.html`` where it is wanted."""
-    document = bisection_document(bisection, run, command)
-    write_json(run.verdict, document)
-    if page:
-        write_tables(run.report, document, bisection_tables(document))
-
-
 def bisection_tables(document: dict[str, Any]) -> list[Table]:
     """Return what a page shows of a search."""
     return [
@@ -92,24 +83,14 @@ def bisection_tables(document: dict[str, Any]) -> list[Table]:
         Table(
             title="Outcomes",
             head=("", "off", "outcome", "launches", "showed in", "folder"),
-            rows=[
-                (
-                    str(one["number"]),
-                    ", ".join(one["off"]) or "nothing",
-                    one["outcome"] + (f": {one['why']}" if one["why"] else ""),
-                    str(one["launches"]),
-                    str(one["shown"]),
-                    one["folder"],
-                )
-                for one in document["outcomes"]
-            ],
+            rows=[_outcome_row(one) for one in document["outcomes"]],
         ),
         Table(title="No suspects here", head=("", "why"), rows=list(document["left_out"].items())),
     ]
 
 
-def print_bisection(bisection: Bisection, run: RunFolder) -> None:
-    """Print the report to stdout; its last line is the verdict alone."""
+def print_bisection(bisection: Bisection, run: RunFolder, page: str) -> None:
+    """Print the report to stdout; its last line is the verdict alone. ``page`` says what became of ``report.html``."""
     fixed = [
         Paragraph(label="verdict", text=f"{bisection.verdict.value}: {bisection.sentence}", style="bold", at_most=5),
         *(_culprit(one) for one in bisection.culprits),
@@ -121,8 +102,8 @@ def print_bisection(bisection: Bisection, run: RunFolder) -> None:
     fixed += [Paragraph(label="note", text=note) for note in bisection.notes]
     commands = {"diverges": bisection.diverging, "equal": bisection.equal}
     fixed += [Paragraph(label=label, text=text, at_most=4) for label, text in commands.items() if text]
-    page = f" and {run.report.name}" if run.report.exists() else ""
-    fixed.append(Paragraph(label="files", text=f"{run.verdict}{page}, launches in outcome-<i> beside it", at_most=2))
+    beside = f" and {page}" if page else ""
+    fixed.append(Paragraph(label="files", text=f"{run.verdict}{beside}, launches in outcome-<i> beside it", at_most=2))
     by_reason: dict[str, list[str]] = {}
     for name, why in bisection.left_out.items():
         by_reason.setdefault(why, []).append(name)
@@ -156,6 +137,12 @@ def _sure_row(document: dict[str, Any]) -> list[tuple[str, str]]:
         return []
     rare = f"in {document['rarest']:.0%} of launches or more would have been seen, more rarely perhaps not"
     return [(f"{document['confidence']:.1%}", rare)]
+
+
+def _outcome_row(one: dict[str, Any]) -> tuple[str, ...]:
+    outcome = one["outcome"] + (f": {one['why']}" if one["why"] else "")
+    off = ", ".join(one["off"]) or "nothing"
+    return str(one["number"]), off, outcome, str(one["launches"]), str(one["shown"]), one["folder"]
 
 
 def _answered(one: Answer) -> str:

@@ -4,10 +4,9 @@ from typing import Any
 
 from ddp_repro.judge.survey import Kind, Offender, Surveyed
 from ddp_repro.judge.wording import counted
-from ddp_repro.report.html.tables import Table, write_tables
+from ddp_repro.report.html.tables import Table
 from ddp_repro.report.screen import Paragraph
 from ddp_repro.report.terminal import print_paragraphs
-from ddp_repro.trace.document import write_json
 from ddp_repro.trace.layout import RunFolder
 
 SCHEMA = "survey/1"
@@ -32,14 +31,6 @@ def survey_document(surveyed: Surveyed, run: RunFolder, command: str) -> dict[st
     }
 
 
-def write_survey(surveyed: Surveyed, run: RunFolder, command: str, *, page: bool) -> None:
-    """Write ``verdict.json``, and ``report.html`` where it is wanted."""
-    document = survey_document(surveyed, run, command)
-    write_json(run.verdict, document)
-    if page:
-        write_tables(run.report, document, survey_tables(document))
-
-
 def survey_tables(document: dict[str, Any]) -> list[Table]:
     """Return what a page shows of a survey: a table for each reason to be listed, and one of what is accepted."""
     head = ("operator", "place", "calls", "differed", "what PyTorch says", "what to do")
@@ -54,12 +45,12 @@ def survey_tables(document: dict[str, Any]) -> list[Table]:
     ]
 
 
-def print_survey(surveyed: Surveyed, run: RunFolder) -> None:
-    """Print the report to stdout; its last line is the verdict alone."""
-    page = f" and {run.report.name}" if run.report.exists() else ""
+def print_survey(surveyed: Surveyed, run: RunFolder, page: str) -> None:
+    """Print the report to stdout; its last line is the verdict alone. ``page`` says what became of ``report.html``."""
+    beside = f" and {page}" if page else ""
     fixed = [
         Paragraph(label="verdict", text=f"{surveyed.verdict.value}: {surveyed.sentence}", style="bold", at_most=5),
-        Paragraph(label="files", text=f"{run.verdict}{page}", at_most=2),
+        Paragraph(label="files", text=f"{run.verdict}{beside}", at_most=2),
     ]
     new = [one for one in surveyed.offenders if not one.accepted]
     lists = [
