@@ -1,6 +1,5 @@
 """One rank of a script under observation: when its trace is opened, when it is closed, and what the driver is told."""
 
-import atexit
 import logging
 import os
 from collections.abc import Mapping
@@ -12,7 +11,6 @@ import torch.distributed as dist
 
 from ddp_repro.config import RecordConfig
 from ddp_repro.errors import ExitCode, ReproError
-from ddp_repro.observe.ends import Ends
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.watch import watch
 from ddp_repro.run import determinism
@@ -24,12 +22,12 @@ from ddp_repro.run.identity import Seen, rank_identity
 from ddp_repro.run.processes import MARK
 from ddp_repro.run.progress import ProgressPipe
 from ddp_repro.run.rounds import StepWatch
+from ddp_repro.run.script_end import ScriptEnd
 from ddp_repro.run.script_settings import resolved_settings
 from ddp_repro.run.start import environment_at_start
 from ddp_repro.run.stopwatch import Stopwatch
 from ddp_repro.run.world import exit_now
 from ddp_repro.trace.document import write_json
-from ddp_repro.trace.launch import FINAL_SCHEMA
 from ddp_repro.trace.layout import LaunchFolder
 from ddp_repro.trace.schema import TraceMeta
 from ddp_repro.trace.writer import TraceWriter
@@ -70,11 +68,10 @@ class ScriptWatch:
         self._pid = os.getpid()
         self._launch_id = os.environ.get(MARK, "")  # before the script can write to its environment
         self._attached = ExitStack()
-        self._ends = Ends()
+        self._end = ScriptEnd(rank.folder.final(rank.rank))
         self._recorder = Recorder(None, pending=True)
         self._writer: TraceWriter | None = None
         self._closed = False
-        self._final: dict[str, Any] | None = None
         self._stopwatch = Stopwatch() if rank.config.capture.timing else None
         stop = rank.config.checkpoint.stop
         self._steps = StepWatch(
@@ -93,8 +90,7 @@ class ScriptWatch:
     def attach(self) -> None:
         """Observe from now on."""
         self._attached.enter_context(self._watched())
-        self._detach_ends = self._ends.attach()
-        atexit.register(self._look_again)  # before the script's own, so that it comes after them
+        self._end.attach()
         if self._stopwatch is not None:
             self._stopwatch.attach()
         self._steps.attach()
@@ -145,23 +141,10 @@ class ScriptWatch:
             if reason != "failed":
                 if self._stopwatch is not None:
                     self._stopwatch.write(self._rank.folder.timing(self._rank.rank))
-                self._write_final()
+                self._end.tell()
             self._attached.close()
         finally:
-            self._writer.close(reason, end_told=self._final is not None)
-
-    def _write_final(self) -> None:
-        """Tell what training ended with, also where nothing else was observed."""
-        final = {"schema": FINAL_SCHEMA, **self._ends.read()}
-        if final != self._final:
-            write_json(self._rank.folder.final(self._rank.rank), final)
-        self._final = final
-
-    def _look_again(self) -> None:
-        """Tell what the models are as the process ends: scripts save, average and prune after their process group."""
-        if self._final is not None and self.is_rank:
-            self._write_final()
-            self._detach_ends()  # os._exit, by which the process leaves after this, need not digest all of it again
+            self._writer.close(reason, end_told=self._end.is_told)
 
     def _open(self) -> None:
         """Write this rank's identity, as it is now, and open its trace under it."""
@@ -244,7 +227,7 @@ class ScriptWatch:
 
     def _before_vanishing(self, code: int) -> None:
         if self._closed or not self.is_rank:
-            self._look_again()
+            self._end.look_again()
             return
         if code == 0 and self._steps.steps:
             self.close("finished")
