@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from recorded import write_finished  # type: ignore[import-not-found]  # a script beside it
 
 from ddp_repro.errors import Verdict
 from ddp_repro.judge.findings import Finding, Judgement
@@ -20,7 +21,7 @@ from ddp_repro.report.html.page import write_page
 from ddp_repro.report.html.source import Loaded
 from ddp_repro.report.verdict import Context, verdict_document
 from ddp_repro.trace.document import write_json
-from ddp_repro.trace.launch import LaunchRecord, RankExit, load_launch, write_launch_record
+from ddp_repro.trace.launch import load_launch
 from ddp_repro.trace.layout import LaunchFolder, RunFolder
 from ddp_repro.trace.schema import DIGEST_BYTES, TraceMeta
 from ddp_repro.trace.writer import TraceWriter
@@ -122,15 +123,7 @@ def write_launch(folder: LaunchFolder, ranks: int, steps: int, differs: int | No
     folder.path.mkdir()
     for rank in range(ranks):
         write(folder.trace(rank), (folder.index, rank, ranks), steps, differs)
-    record = LaunchRecord(
-        launch=folder.index,
-        world_size=ranks,
-        outcome="finished",
-        reason="",
-        ranks=[RankExit(rank=rank, exit_code=0, last_step=steps - 1) for rank in range(ranks)],
-        seconds=1.0,
-    )
-    write_launch_record(folder, record)
+    write_finished(folder, ranks, steps)
 
 
 def write(path: Path, whose: tuple[int, int, int], steps: int, differs: int | None) -> None:

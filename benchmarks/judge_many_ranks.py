@@ -18,11 +18,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from recorded import write_finished  # type: ignore[import-not-found]  # a script beside it
 
 from ddp_repro.judge.judgement import Rules, judge
 from ddp_repro.trace.document import write_json
 from ddp_repro.trace.identity import identity_digest
-from ddp_repro.trace.launch import LaunchRecord, RankExit, write_launch_record
 from ddp_repro.trace.layout import LaunchFolder, RunFolder
 from ddp_repro.trace.schema import DIGEST_BYTES, TraceMeta
 from ddp_repro.trace.writer import TraceWriter
@@ -132,15 +132,7 @@ def write_launch(folder: LaunchFolder, size: tuple[int, int, int], parts_at: int
             identity=identity["digest"], launch=folder.index, rank=rank, world_size=ranks, capture="step", launch_id=""
         )
         write_trace(folder.trace(rank), meta, (steps, rows), parts_at)
-    record = LaunchRecord(
-        launch=folder.index,
-        world_size=ranks,
-        outcome="finished",
-        reason="",
-        ranks=[RankExit(rank=rank, exit_code=0, last_step=steps - 1) for rank in range(ranks)],
-        seconds=1.0,
-    )
-    write_launch_record(folder, record)
+    write_finished(folder, ranks, steps)
 
 
 def write_trace(path: Path, meta: TraceMeta, size: tuple[int, int], parts_at: int | None) -> None:

@@ -95,10 +95,10 @@ def _composed(command: Command, nodes: int = 1) -> tuple[Composed, Invocation]:
         raise ReproError("-m runs on one node.", hint="Over several nodes, call it once for each value.")
     if launcher and composed.jobs and not composed.is_sweep:
         raise ReproError(f"{launcher[0]} does nothing without -m.", hint="Add -m, or leave it out.")
-    twins = [] if composed.is_sweep else [compose_twins(command, typed, job.settings) for job in composed.jobs]
+    alone = [] if composed.is_sweep else composed.jobs  # the jobs of a sweep have no twins
     return composed, Invocation(
         command=command.name,
         overrides=tuple(typed),
-        twins=tuple(twin for one in twins for twin in one),
+        twins=tuple(twin for job in alone for twin in compose_twins(command, typed, job.settings)),
         compose=partial(compose_more, command, typed),
     )
