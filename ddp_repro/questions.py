@@ -15,6 +15,7 @@ from ddp_repro.run.variants import Variant
 from ddp_repro.suspects import Suspects
 from ddp_repro.trace.launch import Launch, load_launch
 from ddp_repro.trace.layout import RunFolder
+from ddp_repro.trace.sharing import SharedColumns
 
 
 class Questions:
@@ -24,6 +25,7 @@ class Questions:
         self._suspects = suspects
         self._folder = folder
         self._told = told
+        self._columns = SharedColumns()  # of launches that are equal, one is held in memory
         self._launches: dict[Off, list[Launch]] = {}
         self._configs: dict[Off, BisectConfig] = {}
         self.judgements: dict[Off, Judgement] = {}
@@ -58,7 +60,7 @@ class Questions:
         plan = Plan(folder=run, config=config, variants=variants)
         with Progress(enabled=config.output.progress, noun=f"outcome {number}, launch") as progress:
             make_launches(plan, self._suspects.invocation, progress, made=len(made))
-        made.append(load_launch(run.launch(len(made))))
+        made.append(load_launch(run.launch(len(made)), self._columns))
 
     def _judged(self, off: Off, made: list[Launch]) -> tuple[Outcome, str]:
         config = self._suspects.config

@@ -6,7 +6,7 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -94,7 +94,7 @@ class Nodes:
         if reason == record.reason:
             return record
         outcome = "failed" if record.outcome == "finished" else record.outcome
-        told = LaunchRecord(**{**_fields(record), "outcome": outcome, "reason": reason})
+        told = replace(record, outcome=outcome, reason=reason)
         write_launch_record(folder, told)
         return told
 
@@ -219,7 +219,3 @@ def _refuse(nodes: Nodes, config: RecordConfig, invocation: Invocation) -> None:
     identities |= {guest.called: guest.hello["identity"] for guest in nodes.guests}
     compare = getattr(config, "compare", None)
     refuse_unlike(identities, compare.allow if compare is not None else None)
-
-
-def _fields(record: LaunchRecord) -> dict[str, Any]:
-    return {name: getattr(record, name) for name in LaunchRecord.__dataclass_fields__}
