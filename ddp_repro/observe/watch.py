@@ -19,6 +19,7 @@ from ddp_repro.observe.probes import (
     replicas,
     scaler,
 )
+from ddp_repro.observe.probes.steps import attach_counter
 from ddp_repro.observe.recorder import Recorder
 from ddp_repro.observe.scene import new_scene
 from ddp_repro.observe.torch_internals import verify_torch
@@ -57,7 +58,7 @@ def watch(
     try:
         with ExitStack() as attached:
             if capture == "off":
-                attached.callback(optimizer.attach_counter(recorder))
+                attached.callback(attach_counter(recorder))
             else:
                 verify_torch()
                 scene = new_scene(recorder, epoch_guard, boundaries, window)

@@ -12,7 +12,7 @@ from ddp_repro.judge.epoch_starts import epoch_starts, steps_done
 from ddp_repro.judge.findings import Finding, Judgement
 from ddp_repro.judge.judgement import Rules
 from ddp_repro.judge.resume_judgement import LAYOUT_ONLY, SAID_OTHERWISE, Stretch, judge_resumed
-from ddp_repro.judge.resumption import begins_at
+from ddp_repro.judge.resumed_at import begins_at
 from tests.unit.synthetic import (
     PARAMETERS,
     Ranks,

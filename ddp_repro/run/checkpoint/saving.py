@@ -75,12 +75,7 @@ def save_checkpoint(  # noqa: PLR0913  each is a thing of its own that a trainin
         snapshot = take_snapshot(contents, progress, identity)
         own = {key: storable(tensor) for key, tensor in snapshot.tensors.items()} if rank == 0 else {}
         gathered.append((snapshot, own))
-        several = place_in_world()[1] > 1
-        return {
-            "progress": asdict(progress),
-            "sharded": sorted(snapshot.sharded),
-            "digests": {key: tensor_digest(tensor).hex() for key, tensor in own.items()} if several else {},
-        }
+        return _told_to_others(snapshot, own, progress)
 
     told = together(gather)
     _check_agreement(told)
@@ -96,6 +91,16 @@ def save_checkpoint(  # noqa: PLR0913  each is a thing of its own that a trainin
     if rank == 0:
         _prune(root, keep, final)
     return final
+
+
+def _told_to_others(snapshot: Snapshot, own: Mapping[str, torch.Tensor], progress: Progress) -> dict[str, Any]:
+    """Return what ranks compare before they save."""
+    several = place_in_world()[1] > 1
+    return {
+        "progress": asdict(progress),
+        "sharded": sorted(snapshot.sharded),
+        "digests": {key: tensor_digest(tensor).hex() for key, tensor in own.items()} if several else {},
+    }
 
 
 def take_snapshot(contents: Contents, progress: Progress, identity: Mapping[str, Any] | None) -> Snapshot:
