@@ -7,12 +7,13 @@ from typing import Final
 
 from ddp_repro.judge.causes import Place, finding
 from ddp_repro.judge.comparison import Divergence, Kind
-from ddp_repro.judge.data_causes import data_cause, drawn_from, hash_seed_unset, owner_of, rng_cause, row_of
+from ddp_repro.judge.data_causes import data_cause, hash_seed_unset, rng_cause
 from ddp_repro.judge.distance import distance_between
 from ddp_repro.judge.divergence import LaunchDivergence
+from ddp_repro.judge.drawn import as_drawn, owner_of
 from ddp_repro.judge.evidence import Evidence, Told
 from ddp_repro.judge.findings import Distance, Finding, Witness
-from ddp_repro.judge.rows import REPLICATED, causal_place
+from ddp_repro.judge.rows import REPLICATED
 from ddp_repro.judge.twin_causes import twin_cause
 from ddp_repro.judge.wording import counted, numbered
 from ddp_repro.trace.launch import Launch
@@ -71,7 +72,7 @@ class Examined:
 def examined(a: Launch, b: Launch, found: LaunchDivergence, first: Divergence) -> Examined:
     """Return what is known of ``first``, the first difference between two launches."""
     rank = next(rank for rank, divergence in found.by_rank.items() if divergence is first)
-    evidence = _as_drawn(Evidence(a=a, b=b, found=found, first=first, rank=rank))
+    evidence = as_drawn(Evidence(a=a, b=b, found=found, first=first, rank=rank))
     cause, gaps = _cause(evidence)
     return Examined(evidence=evidence, cause=cause, gaps=gaps)
 
@@ -92,21 +93,6 @@ def _other_end(a: Launch, b: Launch, found: LaunchDivergence, first: Divergence)
     )
     detail = f"{first.differing:,} of {first.compared:,} final parameters, buffers and validation results differ"
     return finding("other-end", place, {"name": first.name}, detail=detail)
-
-
-def _as_drawn(evidence: Evidence) -> Evidence:
-    """Return the evidence with the generator first, where samples differ because they were drawn from another state.
-
-    Without workers a batch is drawn from the main process's generators, whose states are observed after it.
-    """
-    name = drawn_from(evidence)
-    if name is None:
-        return evidence
-    first = evidence.first
-    rows = tuple(row_of(trace, "rng", name, first.step) for trace in evidence.traces)
-    spec = evidence.traces[0].specs[evidence.traces[0].spec[rows[0]]]
-    moved = replace(first, phase="rng", name=name, spec=spec, rows=(rows[0], rows[1]), place=causal_place("rng"))
-    return replace(evidence, first=moved)
 
 
 def _gaps(evidence: Evidence) -> dict[str, str]:

@@ -330,6 +330,24 @@ def test_a_killed_launch_may_be_cut_and_a_missing_one_may_not() -> None:
     assert none.verdict is Verdict.NOT_JUDGED
 
 
+@pytest.mark.parametrize("absent", [(2,), (1, 2)])
+def test_a_rank_that_wrote_nothing_before_it_was_killed_is_no_difference(absent: tuple[int, ...]) -> None:
+    killed = {rank: rows for rank, rows in stopped(2).items() if rank not in absent}
+    again = {rank: rows for rank, rows in gone_on(4, until=6).items() if rank not in absent}
+    stretches = [
+        Stretch(launch=1, begins=0, stops=1, is_killed=True),
+        Stretch(launch=2, begins=None, stops=6, is_killed=True),
+        Stretch(launch=3, begins=None),
+    ]
+    written = [STRAIGHT, killed, again, gone_on(5)]
+    launches = [launch_of(rows, index=index) for index, rows in enumerate(written)]
+    found = judge_resumed(launches, stretches, Rules())
+    assert (found.verdict, found.findings, found.problems) == (Verdict.REPRODUCIBLE, [], [])
+    other = {0: changed(killed[0], step=0, phase="loss")}
+    launches[1] = launch_of({**killed, **other}, index=1)
+    assert judge_resumed(launches, stretches, Rules()).verdict is Verdict.DIVERGED
+
+
 def test_a_launch_that_goes_on_and_is_killed_may_be_cut() -> None:
     cut = {rank: [row for row in rows if row.step < 4] for rank, rows in gone_on(4).items()}
     cut[1] = cut[1][:-3]
