@@ -13,6 +13,7 @@ from ddp_repro.judge.findings import Finding, Judgement
 from ddp_repro.judge.judgement import Rules
 from ddp_repro.judge.resume_judgement import LAYOUT_ONLY, SAID_OTHERWISE, Stretch, judge_resumed
 from ddp_repro.judge.resumption import begins_at
+from ddp_repro.trace.launch import Launch
 from tests.unit.synthetic import (
     PARAMETERS,
     Ranks,
@@ -332,19 +333,21 @@ def test_a_killed_launch_may_be_cut_and_a_missing_one_may_not() -> None:
 
 @pytest.mark.parametrize("absent", [(2,), (1, 2)])
 def test_a_rank_that_wrote_nothing_before_it_was_killed_is_no_difference(absent: tuple[int, ...]) -> None:
-    killed = {rank: rows for rank, rows in stopped(2).items() if rank not in absent}
-    again = {rank: rows for rank, rows in gone_on(4, until=6).items() if rank not in absent}
+    def without(rows: Ranks, index: int) -> Launch:
+        launch = launch_of(rows, index=index)
+        left = {rank: trace for rank, trace in launch.traces.items() if rank not in absent}
+        return replace(launch, traces=left, identities={rank: launch.identities[rank] for rank in left})
+
     stretches = [
         Stretch(launch=1, begins=0, stops=1, is_killed=True),
         Stretch(launch=2, begins=None, stops=6, is_killed=True),
         Stretch(launch=3, begins=None),
     ]
-    written = [STRAIGHT, killed, again, gone_on(5)]
-    launches = [launch_of(rows, index=index) for index, rows in enumerate(written)]
+    killed = [without(stopped(2), 1), without(gone_on(4, until=6), 2)]
+    launches = [launch_of(STRAIGHT), *killed, launch_of(gone_on(5), index=3)]
     found = judge_resumed(launches, stretches, Rules())
     assert (found.verdict, found.findings, found.problems) == (Verdict.REPRODUCIBLE, [], [])
-    other = {0: changed(killed[0], step=0, phase="loss")}
-    launches[1] = launch_of({**killed, **other}, index=1)
+    launches[1] = without({**stopped(2), 0: changed(stopped(2)[0], step=0, phase="loss")}, 1)
     assert judge_resumed(launches, stretches, Rules()).verdict is Verdict.DIVERGED
 
 
