@@ -13,8 +13,8 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
     "control-flow": Cause(
         title="the program took another path",
         message="{what}",
-        advice="look for what decides how often this runs: time, data order, exceptions that are caught, early "
-        "stopping, or a condition on the rank",
+        advice="look for what decides how often this runs: time, a generator that nobody seeds, data order, exceptions "
+        "that are caught, early stopping, or a condition on the rank",
     ),
     "other-spec": Cause(
         title="another dtype or shape",
@@ -81,9 +81,17 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
     "forward-operator": Cause(
         title="nondeterministic operator in the forward",
         message="{name} differs while parameters, data and random states are equal{value}: an operator of the forward "
-        "or of the loss is not deterministic",
+        "or of the loss is not deterministic, or reads what is not seen (a generator of its own, the clock)",
         advice="set determinism=debug, or torch.use_deterministic_algorithms(True) in your own script; if a CPU "
         "operator is the reason, one thread a rank (threads=1) cures it too",
+    ),
+    "forward-inputs": Cause(
+        title="what the forward reads, or the forward",
+        message="{name} differs while parameters are equal{value}; no DataLoader delivers the batches, so what they "
+        "hold and what is drawn for them was not seen: they may differ, or an operator is not deterministic",
+        advice="see that batches which are made by hand are drawn from seeded generators (call "
+        "ddp_repro.seed_everything(seed) first) and from files in a sorted order, or have a DataLoader deliver them: "
+        "then it is told; if they are equal, set determinism=debug",
     ),
     "backward-operator": Cause(
         title="nondeterministic operator in backward",

@@ -127,8 +127,6 @@ def _cause(evidence: Evidence) -> Told:
 
 _CERTAIN: Final = {
     "init": "initialisation",
-    "forward": "forward-operator",
-    "loss": "forward-operator",
     "grad_local": "backward-operator",
     "grad_step": "gradient-processing",
     "buffer": "buffers",
@@ -156,6 +154,11 @@ def _specs(evidence: Evidence) -> str:
         if row is not None
     )
     return " against ".join(spec.removesuffix(REPLICATED) for spec in specs)
+
+
+def _forward(evidence: Evidence) -> Told:
+    saw_batches = any("data" in trace.phases for trace in evidence.traces)
+    return ("forward-operator" if saw_batches else "forward-inputs"), {}
 
 
 def _grad_reduced(evidence: Evidence) -> Told:
@@ -193,6 +196,8 @@ def _value_of(evidence: Evidence, name: str) -> str:
 _BY_PHASE: Final = {
     "data": data_cause,
     "rng": rng_cause,
+    "forward": _forward,
+    "loss": _forward,
     "grad_reduced": _grad_reduced,
     "param": _param,
     "optimizer": _optimizer,

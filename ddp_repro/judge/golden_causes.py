@@ -87,6 +87,11 @@ _TEXTS: Final = {
         "{name} is another one while parameters, data and random states are equal{value}",
         "the model's forward and the loss",
     ),
+    "forward-inputs": (
+        "the forward reads or computes otherwise",
+        "{name} is another one while parameters are equal{value}; no DataLoader delivers the batches; they go unseen",
+        "the data and what is drawn for them, the model's forward and the loss",
+    ),
     "backward-operator": (
         "the backward computes otherwise",
         "the gradient{of_name} is another one before any reduction, while the loss is equal",

@@ -8,7 +8,9 @@ from ddp_repro.judge.evidence import Evidence, Told
 from ddp_repro.judge.identity import fields_of
 from ddp_repro.trace.launch import Launch
 
-_OPERATORS: Final = ("forward-operator", "backward-operator", "gradient", "gradient-processing", "optimizer")
+_OPERATORS: Final = (
+    "forward-inputs", "forward-operator", "backward-operator", "gradient", "gradient-processing", "optimizer",
+)  # fmt: skip
 
 
 def twin_cause(evidence: Evidence, cause: str, gaps: Mapping[str, str]) -> Told:

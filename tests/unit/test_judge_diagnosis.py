@@ -108,6 +108,13 @@ def test_without_local_gradients_backward_and_reduction_are_not_told_apart() -> 
     assert diagnosed(blind, other).cause == "gradient"
 
 
+def test_where_batches_are_not_seen_they_are_not_said_to_be_equal() -> None:
+    blind = {rank: [row for row in rows if row.phase not in ("data", "rng")] for rank, rows in CLEAN.items()}
+    found = diagnosed(blind, {rank: from_step(rows, 2, "loss") for rank, rows in blind.items()})
+    assert (found.cause, found.step, found.phase) == ("forward-inputs", 2, "loss")
+    assert "no DataLoader delivers the batches" in found.message
+
+
 def test_another_learning_rate_is_blamed_for_the_parameters() -> None:
     def edit(rows: Rows) -> Rows:
         rows = [replace(row, value=0.25) if (row.step, row.name) == (2, "group0.lr") else row for row in rows]
