@@ -1,4 +1,4 @@
-"""Stops and goes on; its split is drawn once with NumPy, its learning rate decays by hand."""
+"""Stops and goes on: its split is drawn once with NumPy, and a scheduler that is made last sets the learning rate."""
 
 import numpy as np
 import torch
@@ -18,28 +18,33 @@ def main():
     np.random.seed(rank)
     inputs = torch.randn(48, 6)
     model = DDP(nn.Linear(6, 2, bias=False))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     step, state = 0, torch.load(f"{args.resume}-{rank}") if args.resume else None
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    if state is not None and args.fault != "none":
+        optimizer.load_state_dict(state["optimizer"])
+    scheduler = torch.optim.lr_scheduler.LambdaLR(optimizer, lambda done: 0.9**done)
     if state is None or args.fault == "none":
         split = np.random.permutation(24)
     else:
         split = state["split"].numpy()  # nothing is drawn a second time
     if state is not None:
         model.load_state_dict(state["model"])
-        step = state["step"]
-        if args.fault == "none":  # "plain SGD has no state"
+        if args.fault == "none":
             optimizer.load_state_dict(state["optimizer"])
+        scheduler.load_state_dict(state["scheduler"])
+        step = state["step"]
     own = inputs[rank::world]
     while step < STEPS:
         x = own[split[step * BATCH % len(own) :][:BATCH] % len(own)]
         optimizer.zero_grad()
         nn.functional.mse_loss(model(x), x[:, :2]).backward()
         optimizer.step()
-        optimizer.param_groups[0]["lr"] *= 0.9
+        scheduler.step()
         step += 1
         if step == args.stop_after:
-            state = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
-            torch.save({**state, "split": torch.from_numpy(split)}, f"{args.save}-{rank}")
+            parts = {"model": model, "optimizer": optimizer, "scheduler": scheduler}
+            state = {name: part.state_dict() for name, part in parts.items()}
+            torch.save({**state, "step": step, "split": torch.from_numpy(split)}, f"{args.save}-{rank}")
             break
 
 
