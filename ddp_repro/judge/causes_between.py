@@ -45,13 +45,12 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
     ),
     "hash-seed": Cause(
         title="the order of sets or dicts of strings",
-        message="the same samples have other content ({name}) and PYTHONHASHSEED is not set: sets of strings are "
-        "ordered anew in every process",
+        message="{content} ({name}) and PYTHONHASHSEED is not set: sets of strings are ordered anew in every process",
         advice="sort sets before their order is used, or set PYTHONHASHSEED=0 before Python starts",
     ),
     "unseeded-library": Cause(
         title="{library} is not seeded",
-        message="the same samples have other content ({name}), and {library}'s generator differs too",
+        message="{content} ({name}), and {library}'s generator differs too",
         advice="seed {library} (ddp_repro.seed_everything, and ddp_repro.make_loader for the workers), or draw from a "
         "seeded generator",
     ),
@@ -60,6 +59,13 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
         message="the same samples have other content ({name}){generators}",
         advice="look for a generator of its own that is not seeded, the time, or the order of a directory listing or a "
         "set in the data set's __getitem__ and in its collate function",
+    ),
+    "data-stream": Cause(
+        title="other batches of a data set without indices",
+        message="{name} differs: a data set that is iterated in an order of its own delivers other batches; whether by "
+        "their order, their samples or their content is not seen{generators}",
+        advice="give what orders, splits and augments in the data set's __iter__ a generator that is seeded by rank, "
+        "worker and epoch (torch.utils.data.get_worker_info), and sort file lists",
     ),
     "rng-unseeded": Cause(
         title="{library} is not seeded",

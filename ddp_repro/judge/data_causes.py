@@ -32,11 +32,22 @@ def data_cause(evidence: Evidence) -> Told:
         return "unseeded-library", {"library": library}
     if hash_seed_unset(evidence) and _only_discrete(evidence) and not _on_one_rank(evidence):
         return "hash-seed", {}
-    return "data-content", {"generators": generators(evidence)}
+    return content_cause(evidence)
 
 
-def generators(evidence: Evidence) -> str:
-    """Return what is to be said of the generators where the content of the same samples differs."""
+def content_cause(evidence: Evidence) -> Told:
+    """Return the cause where batches differ and no single generator is behind it."""
+    return ("data-stream" if is_stream(evidence) else "data-content"), {"generators": _generators(evidence)}
+
+
+def is_stream(evidence: Evidence) -> bool:
+    """Return whether the batches that differ are of a data set without indices: which samples they hold is not told."""
+    parts = split_name(evidence.first.name)
+    return parts is not None and not any(f"{parts[0]}.index" in trace.names for trace in evidence.traces)
+
+
+def _generators(evidence: Evidence) -> str:
+    """Return what is to be said of the generators where batches differ."""
     names = evidence.names("rng")
     if names:
         return f", and {_libraries(names)} drew more or fewer numbers for it"

@@ -7,7 +7,7 @@ from typing import Final
 
 from ddp_repro.judge.causes import Place, finding
 from ddp_repro.judge.comparison import Divergence, Kind
-from ddp_repro.judge.data_causes import data_cause, hash_seed_unset, rng_cause
+from ddp_repro.judge.data_causes import data_cause, hash_seed_unset, is_stream, rng_cause
 from ddp_repro.judge.distance import distance_between
 from ddp_repro.judge.divergence import LaunchDivergence
 from ddp_repro.judge.drawn import as_drawn, owner_of
@@ -102,6 +102,7 @@ def _gaps(evidence: Evidence) -> dict[str, str]:
         "value": _values(evidence),
         "is_odd": "is not deterministic",
         "remedy": "set determinism=debug",
+        "content": "other batches are delivered" if is_stream(evidence) else "the same samples have other content",
     }
 
 
@@ -209,7 +210,7 @@ def _details(evidence: Evidence, cause: str) -> Iterator[str]:
     found, first = evidence.found, evidence.first
     if first.phase == "rng":
         yield f"it is the generator{owner_of(first.name)}"
-    if first.phase == "data" and cause in ("data-order", "data-content") and hash_seed_unset(evidence):
+    if first.phase == "data" and cause in ("data-order", "data-content", "data-stream") and hash_seed_unset(evidence):
         yield "PYTHONHASHSEED is not set, which reorders sets of strings too"
     if first.phase == "grad_reduced" and any(name.endswith("bucket_layout") for name in first.names["grad_reduced"]):
         yield "the bucket layout differs"

@@ -37,6 +37,11 @@ _TEXTS: Final = {
         "the same samples have other content ({name}){generators}",
         "the data set and its files, augmentation, and the collate function",
     ),
+    "data-stream": (
+        "other batches of a data set without indices",
+        "{name}: a data set that is iterated in an order of its own delivers other batches{generators}",
+        "the data set and its files, and what orders, splits and augments in its __iter__",
+    ),
     "other-spec": (
         "another dtype or shape",
         "{name} has another dtype or shape: {what}",
@@ -74,12 +79,12 @@ _TEXTS: Final = {
     ),
     "unseeded-library": (
         "other content of the same samples",
-        "the same samples have other content ({name}), and {library}'s generator differs too",
+        "{content} ({name}), and {library}'s generator differs too",
         "augmentation, and what draws from {library}",
     ),
     "hash-seed": (
         "other content of the same samples",
-        "the same samples have other content ({name}); PYTHONHASHSEED is not set, which orders sets of strings anew",
+        "{content} ({name}); PYTHONHASHSEED is not set, which orders sets of strings anew",
         "the data set and its files, and sets of strings whose order is used",
     ),
     "forward-operator": (

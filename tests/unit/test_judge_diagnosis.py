@@ -115,6 +115,14 @@ def test_where_batches_are_not_seen_they_are_not_said_to_be_equal() -> None:
     assert "no DataLoader delivers the batches" in found.message
 
 
+def test_batches_of_a_data_set_without_indices_are_not_said_to_hold_the_same_samples() -> None:
+    stream = {rank: [row for row in rows if not row.name.endswith(".index")] for rank, rows in CLEAN.items()}
+    other = {rank: changed(rows, step=2, phase="data", name=f"{LOADER}.batch[0]") for rank, rows in stream.items()}
+    found = diagnosed(stream, other)
+    assert (found.cause, found.step, found.name) == ("data-stream", 2, f"{LOADER}.batch[0]")
+    assert "same samples" not in found.message + found.advice
+
+
 def test_another_learning_rate_is_blamed_for_the_parameters() -> None:
     def edit(rows: Rows) -> Rows:
         rows = [replace(row, value=0.25) if (row.step, row.name) == (2, "group0.lr") else row for row in rows]
