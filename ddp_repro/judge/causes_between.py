@@ -13,8 +13,8 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
     "control-flow": Cause(
         title="the program took another path",
         message="{what}",
-        advice="look for what decides how often this runs: time, data order, exceptions that are caught, early "
-        "stopping, or a condition on the rank",
+        advice="look for what decides how often this runs: time, a generator that nobody seeds, data order, exceptions "
+        "that are caught, early stopping, or a condition on the rank",
     ),
     "other-spec": Cause(
         title="another dtype or shape",
@@ -45,13 +45,12 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
     ),
     "hash-seed": Cause(
         title="the order of sets or dicts of strings",
-        message="the same samples have other content ({name}) and PYTHONHASHSEED is not set: sets of strings are "
-        "ordered anew in every process",
+        message="{content} ({name}) and PYTHONHASHSEED is not set: sets of strings are ordered anew in every process",
         advice="sort sets before their order is used, or set PYTHONHASHSEED=0 before Python starts",
     ),
     "unseeded-library": Cause(
         title="{library} is not seeded",
-        message="the same samples have other content ({name}), and {library}'s generator differs too",
+        message="{content} ({name}), and {library}'s generator differs too",
         advice="seed {library} (ddp_repro.seed_everything, and ddp_repro.make_loader for the workers), or draw from a "
         "seeded generator",
     ),
@@ -60,6 +59,13 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
         message="the same samples have other content ({name}){generators}",
         advice="look for a generator of its own that is not seeded, the time, or the order of a directory listing or a "
         "set in the data set's __getitem__ and in its collate function",
+    ),
+    "data-stream": Cause(
+        title="other batches of a data set without indices",
+        message="{name} differs: a data set that is iterated in an order of its own delivers other batches; whether by "
+        "their order, their samples or their content is not seen{generators}",
+        advice="give what orders, splits and augments in the data set's __iter__ a generator that is seeded by rank, "
+        "worker and epoch (torch.utils.data.get_worker_info), and sort file lists",
     ),
     "rng-unseeded": Cause(
         title="{library} is not seeded",
@@ -81,9 +87,17 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
     "forward-operator": Cause(
         title="nondeterministic operator in the forward",
         message="{name} differs while parameters, data and random states are equal{value}: an operator of the forward "
-        "or of the loss is not deterministic",
+        "or of the loss is not deterministic, or reads what is not seen (a generator of its own, the clock)",
         advice="set determinism=debug, or torch.use_deterministic_algorithms(True) in your own script; if a CPU "
         "operator is the reason, one thread a rank (threads=1) cures it too",
+    ),
+    "forward-inputs": Cause(
+        title="what the forward reads, or the forward",
+        message="{name} differs while parameters are equal{value}; no DataLoader delivers the batches, so what they "
+        "hold and what is drawn for them was not seen: they may differ, or an operator is not deterministic",
+        advice="see that batches which are made by hand are drawn from seeded generators (call "
+        "ddp_repro.seed_everything(seed) first) and from files in a sorted order, or have a DataLoader deliver them: "
+        "then it is told; if they are equal, set determinism=debug",
     ),
     "backward-operator": Cause(
         title="nondeterministic operator in backward",

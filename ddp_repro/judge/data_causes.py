@@ -1,6 +1,5 @@
 """Why data or random states differ first: order, samples, content, and which generator is behind it."""
 
-import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
@@ -8,6 +7,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ddp_repro.judge.comparison import Divergence, Kind
+from ddp_repro.judge.drawn import is_new, library_of
 from ddp_repro.judge.evidence import Evidence, Told
 from ddp_repro.judge.identity import fields_of
 from ddp_repro.judge.passes import FACTS, GUARD, GUARD_FIXED, Pass, passes_of, split_name
@@ -15,7 +15,6 @@ from ddp_repro.judge.wording import listed
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
 
-_GENERATOR: Final = re.compile(r"(?:(worker\d+|main)\.)?(.+?)(?:\.(before|after|seeded))?", re.DOTALL)
 _DISCRETE: Final = ("int", "uint", "bool", "text", "str", "bytes")
 _UNSET: Final = (None, "", "random")
 
@@ -33,11 +32,22 @@ def data_cause(evidence: Evidence) -> Told:
         return "unseeded-library", {"library": library}
     if hash_seed_unset(evidence) and _only_discrete(evidence) and not _on_one_rank(evidence):
         return "hash-seed", {}
-    return "data-content", {"generators": generators(evidence)}
+    return content_cause(evidence)
 
 
-def generators(evidence: Evidence) -> str:
-    """Return what is to be said of the generators where the content of the same samples differs."""
+def content_cause(evidence: Evidence) -> Told:
+    """Return the cause where batches differ and no single generator is behind it."""
+    return ("data-stream" if is_stream(evidence) else "data-content"), {"generators": _generators(evidence)}
+
+
+def is_stream(evidence: Evidence) -> bool:
+    """Return whether the batches that differ are of a data set without indices: which samples they hold is not told."""
+    parts = split_name(evidence.first.name)
+    return parts is not None and not any(f"{parts[0]}.index" in trace.names for trace in evidence.traces)
+
+
+def _generators(evidence: Evidence) -> str:
+    """Return what is to be said of the generators where batches differ."""
     names = evidence.names("rng")
     if names:
         return f", and {_libraries(names)} drew more or fewer numbers for it"
@@ -52,10 +62,18 @@ def _same_samples(evidence: Evidence) -> bool:
     if np.array_equal(in_step_a, in_step_b):
         return True
     in_pass_a, in_pass_b = (_samples_of_pass(launch, evidence) for launch in (evidence.a, evidence.b))
-    return in_pass_a is not None and in_pass_b is not None and np.array_equal(in_pass_a, in_pass_b)
+    return in_pass_a is not None and in_pass_b is not None and _alike(in_pass_a, in_pass_b, len(evidence.a.traces))
 
 
 _Samples = npt.NDArray[np.uint64]
+
+
+def _alike(a: _Samples, b: _Samples, shards: int) -> bool:
+    """Return whether both hold the same samples; which of them come twice to fill up the shards follows the order."""
+    if len(a) != len(b) or np.array_equal(a, b):
+        return len(a) == len(b)
+    distinct = np.unique(a)
+    return len(a) - len(distinct) < shards and np.array_equal(distinct, np.unique(b))
 
 
 def _samples_of_step(trace: Trace, first: Divergence) -> _Samples:
@@ -86,64 +104,13 @@ def _unseeded(evidence: Evidence) -> str:
     """Return the libraries whose generator differs in the step although nobody had drawn from it differently before."""
     names = evidence.names("rng")
     begun = (
-        name for name in names if name.endswith(".before") or (split_name(name) is None and _is_new(evidence, name))
+        name for name in names if name.endswith(".before") or (split_name(name) is None and is_new(evidence, name))
     )
     return _libraries(begun)
 
 
-def drawn_from(evidence: Evidence) -> str | None:
-    """Return the main process's generator in whose other state a batch of the same samples was drawn, if there is one.
-
-    That is one which was seen equal before and no longer is with this batch, of a loader without workers.
-    """
-    parts = split_name(evidence.first.name)
-    if parts is None or evidence.first.phase != "data" or not parts[1].startswith("batch"):
-        return None
-    fetching = (_last_value(trace, f"{parts[0]}.num_workers", evidence.first) for trace in evidence.traces)
-    if evidence.first.kind is not Kind.VALUE or any(workers != 0 for workers in fetching):
-        return None
-    mains = (name for name in evidence.names("rng") if split_name(name) is None and not _is_new(evidence, name))
-    return next(mains, None)
-
-
-def _last_value(trace: Trace, name: str, first: Divergence) -> float | None:
-    if name not in trace.names:
-        return None
-    rows = np.flatnonzero((trace.name == trace.names.index(name)) & (trace.step <= first.step))
-    return float(trace.value[rows[-1]]) if len(rows) else None
-
-
-def row_of(trace: Trace, phase: str, name: str, step: int) -> int:
-    """Return the first row of a name in a step; there must be one."""
-    rows = trace.rows_of(step)
-    here = (trace.phase[rows] == trace.phases.index(phase)) & (trace.name[rows] == trace.names.index(name))
-    return int(rows[here][0])
-
-
 def _libraries(names: Iterable[str]) -> str:
     return listed(dict.fromkeys(library_of(name) for name in names))
-
-
-def _is_new(evidence: Evidence, name: str) -> bool:
-    """Return whether a generator was never seen before the first step that differs."""
-    trace = evidence.traces[0]
-    seen = trace.step[trace.name == trace.names.index(name)] if name in trace.names else np.empty(0, np.int32)
-    return not bool((seen < evidence.first.step).any())
-
-
-def library_of(name: str) -> str:
-    """Return what a generator is called: ``X[0].worker1.numpy.before`` is numpy."""
-    parts = split_name(name)
-    match = _GENERATOR.fullmatch(parts[1] if parts else name)
-    assert match is not None, "the pattern matches every name"
-    return match[2]
-
-
-def owner_of(name: str) -> str:
-    """Return whose generator it is, as the end of a sentence."""
-    parts = split_name(name)
-    match = _GENERATOR.fullmatch(parts[1]) if parts else None
-    return f" of {parts[0]}'s {match[1]}" if parts and match and match[1] else " of the main process"
 
 
 def hash_seed_unset(evidence: Evidence) -> bool:
@@ -174,5 +141,5 @@ def rng_cause(evidence: Evidence) -> Told:
     """Return the cause where a generator's state differs first."""
     name = evidence.first.name
     library = library_of(name)
-    cause = "rng-unseeded" if _is_new(evidence, name) and not name.endswith(".after") else "rng-draws"
+    cause = "rng-unseeded" if is_new(evidence, name) and not name.endswith(".after") else "rng-draws"
     return cause, {"library": library}

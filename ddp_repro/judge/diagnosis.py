@@ -7,12 +7,13 @@ from typing import Final
 
 from ddp_repro.judge.causes import Place, finding
 from ddp_repro.judge.comparison import Divergence, Kind
-from ddp_repro.judge.data_causes import data_cause, drawn_from, hash_seed_unset, owner_of, rng_cause, row_of
+from ddp_repro.judge.data_causes import data_cause, hash_seed_unset, is_stream, rng_cause
 from ddp_repro.judge.distance import distance_between
 from ddp_repro.judge.divergence import LaunchDivergence
+from ddp_repro.judge.drawn import as_drawn, owner_of
 from ddp_repro.judge.evidence import Evidence, Told
 from ddp_repro.judge.findings import Distance, Finding, Witness
-from ddp_repro.judge.rows import REPLICATED, causal_place
+from ddp_repro.judge.rows import REPLICATED
 from ddp_repro.judge.twin_causes import twin_cause
 from ddp_repro.judge.wording import counted, numbered
 from ddp_repro.trace.launch import Launch
@@ -71,7 +72,7 @@ class Examined:
 def examined(a: Launch, b: Launch, found: LaunchDivergence, first: Divergence) -> Examined:
     """Return what is known of ``first``, the first difference between two launches."""
     rank = next(rank for rank, divergence in found.by_rank.items() if divergence is first)
-    evidence = _as_drawn(Evidence(a=a, b=b, found=found, first=first, rank=rank))
+    evidence = as_drawn(Evidence(a=a, b=b, found=found, first=first, rank=rank))
     cause, gaps = _cause(evidence)
     return Examined(evidence=evidence, cause=cause, gaps=gaps)
 
@@ -94,21 +95,6 @@ def _other_end(a: Launch, b: Launch, found: LaunchDivergence, first: Divergence)
     return finding("other-end", place, {"name": first.name}, detail=detail)
 
 
-def _as_drawn(evidence: Evidence) -> Evidence:
-    """Return the evidence with the generator first, where samples differ because they were drawn from another state.
-
-    Without workers a batch is drawn from the main process's generators, whose states are observed after it.
-    """
-    name = drawn_from(evidence)
-    if name is None:
-        return evidence
-    first = evidence.first
-    rows = tuple(row_of(trace, "rng", name, first.step) for trace in evidence.traces)
-    spec = evidence.traces[0].specs[evidence.traces[0].spec[rows[0]]]
-    moved = replace(first, phase="rng", name=name, spec=spec, rows=(rows[0], rows[1]), place=causal_place("rng"))
-    return replace(evidence, first=moved)
-
-
 def _gaps(evidence: Evidence) -> dict[str, str]:
     return {
         "name": evidence.first.name,
@@ -116,6 +102,7 @@ def _gaps(evidence: Evidence) -> dict[str, str]:
         "value": _values(evidence),
         "is_odd": "is not deterministic",
         "remedy": "set determinism=debug",
+        "content": "other batches are delivered" if is_stream(evidence) else "the same samples have other content",
     }
 
 
@@ -141,8 +128,6 @@ def _cause(evidence: Evidence) -> Told:
 
 _CERTAIN: Final = {
     "init": "initialisation",
-    "forward": "forward-operator",
-    "loss": "forward-operator",
     "grad_local": "backward-operator",
     "grad_step": "gradient-processing",
     "buffer": "buffers",
@@ -170,6 +155,11 @@ def _specs(evidence: Evidence) -> str:
         if row is not None
     )
     return " against ".join(spec.removesuffix(REPLICATED) for spec in specs)
+
+
+def _forward(evidence: Evidence) -> Told:
+    saw_batches = any("data" in trace.phases for trace in evidence.traces)
+    return ("forward-operator" if saw_batches else "forward-inputs"), {}
 
 
 def _grad_reduced(evidence: Evidence) -> Told:
@@ -207,6 +197,8 @@ def _value_of(evidence: Evidence, name: str) -> str:
 _BY_PHASE: Final = {
     "data": data_cause,
     "rng": rng_cause,
+    "forward": _forward,
+    "loss": _forward,
     "grad_reduced": _grad_reduced,
     "param": _param,
     "optimizer": _optimizer,
@@ -218,7 +210,7 @@ def _details(evidence: Evidence, cause: str) -> Iterator[str]:
     found, first = evidence.found, evidence.first
     if first.phase == "rng":
         yield f"it is the generator{owner_of(first.name)}"
-    if first.phase == "data" and cause in ("data-order", "data-content") and hash_seed_unset(evidence):
+    if first.phase == "data" and cause in ("data-order", "data-content", "data-stream") and hash_seed_unset(evidence):
         yield "PYTHONHASHSEED is not set, which reorders sets of strings too"
     if first.phase == "grad_reduced" and any(name.endswith("bucket_layout") for name in first.names["grad_reduced"]):
         yield "the bucket layout differs"

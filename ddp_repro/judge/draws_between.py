@@ -4,8 +4,8 @@ from collections.abc import Iterator, Sequence
 
 import numpy as np
 
-from ddp_repro.judge.data_causes import row_of
 from ddp_repro.judge.deliveries import owners
+from ddp_repro.judge.drawn import row_of
 from ddp_repro.judge.findings import Finding
 from ddp_repro.judge.passes import Pass, passes_of
 from ddp_repro.judge.rows import Index

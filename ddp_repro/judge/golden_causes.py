@@ -37,6 +37,11 @@ _TEXTS: Final = {
         "the same samples have other content ({name}){generators}",
         "the data set and its files, augmentation, and the collate function",
     ),
+    "data-stream": (
+        "other batches of a data set without indices",
+        "{name}: a data set that is iterated in an order of its own delivers other batches{generators}",
+        "the data set and its files, and what orders, splits and augments in its __iter__",
+    ),
     "other-spec": (
         "another dtype or shape",
         "{name} has another dtype or shape: {what}",
@@ -74,18 +79,23 @@ _TEXTS: Final = {
     ),
     "unseeded-library": (
         "other content of the same samples",
-        "the same samples have other content ({name}), and {library}'s generator differs too",
+        "{content} ({name}), and {library}'s generator differs too",
         "augmentation, and what draws from {library}",
     ),
     "hash-seed": (
         "other content of the same samples",
-        "the same samples have other content ({name}); PYTHONHASHSEED is not set, which orders sets of strings anew",
+        "{content} ({name}); PYTHONHASHSEED is not set, which orders sets of strings anew",
         "the data set and its files, and sets of strings whose order is used",
     ),
     "forward-operator": (
         "the forward computes otherwise",
         "{name} is another one while parameters, data and random states are equal{value}",
         "the model's forward and the loss",
+    ),
+    "forward-inputs": (
+        "the forward reads or computes otherwise",
+        "{name} is another one while parameters are equal{value}; no DataLoader delivers the batches; they go unseen",
+        "the data and what is drawn for them, the model's forward and the loss",
     ),
     "backward-operator": (
         "the backward computes otherwise",

@@ -26,6 +26,7 @@ PARTS: Final = {
 """Of which part of a step operators' tensors are kept, by the phase in which launches part."""
 _CAUSES: Final = frozenset(
     {
+        "forward-inputs",
         "forward-operator",
         "backward-operator",
         "reduction-order",

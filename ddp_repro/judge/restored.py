@@ -8,8 +8,8 @@ import numpy as np
 
 from ddp_repro.judge.causes import Place, finding
 from ddp_repro.judge.comparison import Divergence
-from ddp_repro.judge.data_causes import owner_of
 from ddp_repro.judge.divergence import LaunchDivergence
+from ddp_repro.judge.drawn import owner_of
 from ddp_repro.judge.findings import Finding, Severity
 from ddp_repro.judge.passes import split_name
 from ddp_repro.judge.resumption import Sides

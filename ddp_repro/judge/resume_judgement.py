@@ -109,9 +109,9 @@ def _problems(launches: Sequence[Launch], stretches: Sequence[Stretch], rules: R
 
 def _compare(launches: Sequence[Launch], stretches: Sequence[Stretch], seen: _Seen) -> None:
     by_number = {launch.index: launch for launch in launches}
-    straight = launches[0]
     for stretch in stretches:
         launch = by_number[stretch.launch]
+        straight = _of_ranks_in(launch, launches[0]) if stretch.is_killed else launches[0]
         found = list(
             _from_the_start(straight, launch, stretch)
             if stretch.begins == 0
@@ -119,6 +119,11 @@ def _compare(launches: Sequence[Launch], stretches: Sequence[Stretch], seen: _Se
         )
         seen.findings += found
         (seen.apart if any(one.severity == "error" for one in found) else seen.equal).append(launch.index)
+
+
+def _of_ranks_in(killed: Launch, straight: Launch) -> Launch:
+    """Return the uninterrupted launch with the ranks that a killed one has: one may have written nothing by then."""
+    return replace(straight, traces={rank: straight.traces[rank] for rank in straight.traces.keys() & killed.traces})
 
 
 def _from_the_start(straight: Launch, launch: Launch, stretch: Stretch) -> Iterator[Finding]:

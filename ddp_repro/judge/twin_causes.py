@@ -3,12 +3,14 @@
 from collections.abc import Mapping
 from typing import Final
 
-from ddp_repro.judge.data_causes import generators
+from ddp_repro.judge.data_causes import content_cause
 from ddp_repro.judge.evidence import Evidence, Told
 from ddp_repro.judge.identity import fields_of
 from ddp_repro.trace.launch import Launch
 
-_OPERATORS: Final = ("forward-operator", "backward-operator", "gradient", "gradient-processing", "optimizer")
+_OPERATORS: Final = (
+    "forward-inputs", "forward-operator", "backward-operator", "gradient", "gradient-processing", "optimizer",
+)  # fmt: skip
 
 
 def twin_cause(evidence: Evidence, cause: str, gaps: Mapping[str, str]) -> Told:
@@ -21,7 +23,7 @@ def twin_cause(evidence: Evidence, cause: str, gaps: Mapping[str, str]) -> Told:
     if cause == "backward-operator":
         return "recomputation", gaps
     if cause == "unseeded-library":
-        return "data-content", {"generators": generators(evidence)}
+        return content_cause(evidence)
     return cause, gaps
 
 

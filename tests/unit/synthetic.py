@@ -15,9 +15,10 @@ from ddp_repro.trace.identity import identity_digest
 from ddp_repro.trace.launch import PARTED, Launch, LaunchRecord, Parting, RankExit, load_launch, write_launch_record
 from ddp_repro.trace.layout import LaunchFolder
 from ddp_repro.trace.reader import Trace
-from ddp_repro.trace.schema import TraceMeta
+from ddp_repro.trace.schema import UNDRAWN, TraceMeta
 from ddp_repro.trace.writer import TraceWriter
 
+UNMOVED = "nothing moved this generator since observing began"
 PARAMETERS = ("conv.weight", "conv.bias", "head.weight")
 
 
@@ -290,7 +291,9 @@ def write_trace(path: Path, meta: TraceMeta, rows: Rows, end: str | None, *, end
 
 
 def digest(row: Row) -> bytes:
-    """Return the digest of a row's content and of its type."""
+    """Return the digest of a row's content and of its type; what no probe looked at for `UNMOVED`."""
+    if row.content == UNMOVED:
+        return UNDRAWN
     return xxhash.xxh3_128_digest(f"{row.spec.removesuffix(' replicated')}:{row.content}".encode())
 
 

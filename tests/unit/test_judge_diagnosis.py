@@ -8,6 +8,7 @@ from ddp_repro.judge.diagnosis import diagnose
 from ddp_repro.judge.divergence import compare_launches
 from ddp_repro.judge.findings import Finding
 from tests.unit.synthetic import (
+    UNMOVED,
     Ranks,
     Row,
     Rows,
@@ -107,6 +108,21 @@ def test_without_local_gradients_backward_and_reduction_are_not_told_apart() -> 
     assert diagnosed(blind, other).cause == "gradient"
 
 
+def test_where_batches_are_not_seen_they_are_not_said_to_be_equal() -> None:
+    blind = {rank: [row for row in rows if row.phase not in ("data", "rng")] for rank, rows in CLEAN.items()}
+    found = diagnosed(blind, {rank: from_step(rows, 2, "loss") for rank, rows in blind.items()})
+    assert (found.cause, found.step, found.phase) == ("forward-inputs", 2, "loss")
+    assert "no DataLoader delivers the batches" in found.message
+
+
+def test_batches_of_a_data_set_without_indices_are_not_said_to_hold_the_same_samples() -> None:
+    stream = {rank: [row for row in rows if not row.name.endswith(".index")] for rank, rows in CLEAN.items()}
+    other = {rank: changed(rows, step=2, phase="data", name=f"{LOADER}.batch[0]") for rank, rows in stream.items()}
+    found = diagnosed(stream, other)
+    assert (found.cause, found.step, found.name) == ("data-stream", 2, f"{LOADER}.batch[0]")
+    assert "same samples" not in found.message + found.advice
+
+
 def test_another_learning_rate_is_blamed_for_the_parameters() -> None:
     def edit(rows: Rows) -> Rows:
         rows = [replace(row, value=0.25) if (row.step, row.name) == (2, "group0.lr") else row for row in rows]
@@ -141,6 +157,65 @@ def test_another_shuffle_is_the_same_samples_in_another_order() -> None:
     found = diagnosed(CLEAN, reshuffled(1))
     assert (found.cause, found.step, found.phase, found.name) == ("data-order", 0, "data", f"{LOADER}.index")
     assert found.ranks == (0, 1, 2)
+
+
+def test_another_order_may_fill_up_the_shards_with_other_samples() -> None:
+    padded = replace(SCRIPT, length=25)
+    found = diagnosed(ranks(padded), ranks(replace(padded, sampler_seed=lambda rank: 1)))
+    assert (found.cause, found.step, found.name) == ("data-order", 0, f"{LOADER}.index")
+
+
+def test_more_samples_twice_than_fill_up_the_shards_are_other_samples() -> None:
+    def doubled(a: int, b: int) -> Ranks:
+        script = replace(SCRIPT, world_size=1, shuffle=False, epochs=1)
+        return {0: [replace(row, content=str(b)) if row.content == str(a) and row.name.endswith("index") else row
+                    for row in ranks(script)[0]]}  # fmt: skip
+
+    assert diagnosed(doubled(0, 1), doubled(1, 0)).cause == "data-indices"
+
+
+def first_drawn(step: int, name: str, seed: str) -> Ranks:
+    """Return the clean launch with a generator that nothing draws from before the batch of ``step`` is there."""
+
+    def told(row: Row) -> Rows:
+        state = UNMOVED if row.step <= step else f"{seed} {row.step}"
+        return [row, Row(row.step, "rng", name, "state", state)] if row.name == "python" else [row]
+
+    return {rank: [one for row in rows for one in told(row)] for rank, rows in CLEAN.items()}
+
+
+@pytest.mark.parametrize("phase", ["loss", "grad_local", "param"])
+@pytest.mark.parametrize("step", [0, 2])
+def test_what_is_drawn_in_the_step_in_which_a_generator_is_first_used_is_blamed_on_it(step: int, phase: str) -> None:
+    a, b = (first_drawn(step, "numpy", seed) for seed in ("a", "b"))
+    found = diagnosed(a, {rank: from_step(rows, step, phase) for rank, rows in b.items()})
+    assert (found.cause, found.step, found.phase, found.name) == ("rng-unseeded", step, "rng", "numpy")
+    assert found.ranks == (0, 1, 2)
+    assert "numpy's generator starts in another state" in found.message
+
+
+@pytest.mark.parametrize(
+    ("name", "seeds"),
+    [("numpy", ("a", "a")), ("torch's other", ("a", "b"))],
+    ids=["is seeded in the step", "begins alike in all processes"],
+)
+def test_a_generator_that_is_first_used_in_the_step_is_not_blamed_where(name: str, seeds: tuple[str, str]) -> None:
+    a, b = (first_drawn(2, name, seed) for seed in seeds)
+    found = diagnosed(a, {rank: from_step(rows, 2, "loss") for rank, rows in b.items()})
+    assert (found.cause, found.step, found.phase) == ("forward-operator", 2, "loss")
+
+
+@pytest.mark.parametrize(("name", "cause"), [("python", "rng-unseeded"), ("torch", "rng-draws")])
+def test_where_a_generator_is_first_drawn_from_tells_whether_it_was_seeded(name: str, cause: str) -> None:
+    def used(seed: str) -> Ranks:
+        def told(row: Row) -> Row:
+            state = UNMOVED if row.step <= 2 else f"{seed} {row.step}"
+            return replace(row, content=state) if (row.phase, row.name) == ("rng", name) else row
+
+        return {rank: [told(row) for row in rows] for rank, rows in CLEAN.items()}
+
+    found = diagnosed(used("a"), used("b"))
+    assert (found.cause, found.step, found.phase, found.name) == (cause, 3, "rng", name)
 
 
 def test_other_samples_are_not_called_another_order() -> None:

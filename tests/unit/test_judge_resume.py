@@ -13,6 +13,7 @@ from ddp_repro.judge.findings import Finding, Judgement
 from ddp_repro.judge.judgement import Rules
 from ddp_repro.judge.resume_judgement import LAYOUT_ONLY, SAID_OTHERWISE, Stretch, judge_resumed
 from ddp_repro.judge.resumed_at import begins_at
+from ddp_repro.trace.launch import Launch
 from tests.unit.synthetic import (
     PARAMETERS,
     Ranks,
@@ -328,6 +329,26 @@ def test_a_killed_launch_may_be_cut_and_a_missing_one_may_not() -> None:
     assert (alone.verdict, alone.problems) == (Verdict.NOT_JUDGED, ["only 2 of 3 launches were made"])
     none = judge_resumed([launch_of(STRAIGHT)], [], Rules())
     assert none.verdict is Verdict.NOT_JUDGED
+
+
+@pytest.mark.parametrize("absent", [(2,), (1, 2)])
+def test_a_rank_that_wrote_nothing_before_it_was_killed_is_no_difference(absent: tuple[int, ...]) -> None:
+    def without(rows: Ranks, index: int) -> Launch:
+        launch = launch_of(rows, index=index)
+        left = {rank: trace for rank, trace in launch.traces.items() if rank not in absent}
+        return replace(launch, traces=left, identities={rank: launch.identities[rank] for rank in left})
+
+    stretches = [
+        Stretch(launch=1, begins=0, stops=1, is_killed=True),
+        Stretch(launch=2, begins=None, stops=6, is_killed=True),
+        Stretch(launch=3, begins=None),
+    ]
+    killed = [without(stopped(2), 1), without(gone_on(4, until=6), 2)]
+    launches = [launch_of(STRAIGHT), *killed, launch_of(gone_on(5), index=3)]
+    found = judge_resumed(launches, stretches, Rules())
+    assert (found.verdict, found.findings, found.problems) == (Verdict.REPRODUCIBLE, [], [])
+    launches[1] = without({**stopped(2), 0: changed(stopped(2)[0], step=0, phase="loss")}, 1)
+    assert judge_resumed(launches, stretches, Rules()).verdict is Verdict.DIVERGED
 
 
 def test_a_launch_that_goes_on_and_is_killed_may_be_cut() -> None:
