@@ -6,6 +6,7 @@ from typing import Final
 
 from ddp_repro.config import CaptureLevel, CheckConfig, CheckpointConfig, KeptPart
 from ddp_repro.errors import ReproError, Verdict
+from ddp_repro.judge.cures import Said, cure_of, setting_of
 from ddp_repro.judge.findings import Distance, Finding, Judgement
 from ddp_repro.judge.looking import (
     PARTS,
@@ -13,14 +14,16 @@ from ddp_repro.judge.looking import (
     looked,
     of_call,
     output_distance,
+    with_cure,
     with_distance,
+    with_module,
     with_operator,
     without_return,
     worth_a_look,
 )
 from ddp_repro.judge.operators import OperatorDivergence
 from ddp_repro.judge.wording import counted
-from ddp_repro.observe.deterministic_list import said_of
+from ddp_repro.observe.deterministic_list import entries_of
 from ddp_repro.run.driver import Invocation
 from ddp_repro.run.launch import Plan, Watcher, make_launches
 from ddp_repro.run.variants import Variant
@@ -114,15 +117,15 @@ def _told(found: Finding, look: Look, launches: Sequence[Launch]) -> Finding:
     assert look.step is not None
     if parted is None:
         _drop(launches)
-        return replace(found, message=f"{found.message}; {_UNSEEN}")
+        return with_module(replace(found, message=f"{found.message}; {_UNSEEN}"), look)
     told = with_operator(found, parted)
+    if parted.evidence == "input":
+        told = with_module(told, look)
     distance = _distance(parted, launches)
     if distance is not None:
         told = with_distance(told, distance)
-    said = said_of(parted.operator.operator) if parted.evidence == "output" else []
-    if not said:
-        return told
-    return replace(told, advice=f"{told.advice}; torch says of use_deterministic_algorithms(True): {'; '.join(said)}")
+    said = [Said(words=one.sentence, has_form=one.has_form) for one in entries_of(parted.operator.operator)]
+    return with_cure(told, cure_of(parted, said, setting_of(launches[0], parted.rank)), parted)
 
 
 def _distance(parted: OperatorDivergence, launches: Sequence[Launch]) -> Distance | None:

@@ -7,6 +7,7 @@ from typing import Final
 
 from ddp_repro.judge.causes import Place, finding
 from ddp_repro.judge.comparison import Divergence, Kind
+from ddp_repro.judge.cures import cure, remedy, setting_of
 from ddp_repro.judge.data_causes import data_cause, drawn_from, hash_seed_unset, owner_of, rng_cause, row_of
 from ddp_repro.judge.distance import distance_between
 from ddp_repro.judge.divergence import LaunchDivergence
@@ -110,12 +111,14 @@ def _as_drawn(evidence: Evidence) -> Evidence:
 
 
 def _gaps(evidence: Evidence) -> dict[str, str]:
+    setting = setting_of(evidence.a, evidence.rank)
     return {
         "name": evidence.first.name,
         "phase": evidence.first.phase,
         "value": _values(evidence),
         "is_odd": "is not deterministic",
-        "remedy": "set determinism=debug",
+        "cure": cure(setting),
+        "remedy": remedy(setting),
     }
 
 

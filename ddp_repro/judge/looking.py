@@ -36,6 +36,8 @@ _CAUSES: Final = frozenset(
         "buffers",
     }
 )
+_OF_ANY_OPERATOR: Final = ("forward-operator", "backward-operator", "gradient")
+"""Causes whose advice is on an operator that is not known, and on nothing besides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,7 +81,8 @@ def with_operator(found: Finding, parted: OperatorDivergence) -> Finding:
     words = {
         "output": "is the first whose inputs are equal in bits and whose output differs",
         "input": "is the first that differs, and no operator that was observed made what it reads: that comes from a "
-        "number or a generator of its own, from another library, or from a kernel that is not seen (compiled, fused)",
+        "number or a generator of its own, from another thread or library, from what was written to between steps, or "
+        "from a kernel that is not seen (compiled, fused)",
         "path": "is called in one launch only",
     }[parted.evidence]
     where = f" in the backward of {operator.node.removesuffix('0')}" if operator.node else ""
@@ -89,6 +92,22 @@ def with_operator(found: Finding, parted: OperatorDivergence) -> Finding:
     seen = f"(rank {parted.rank}, step {parted.step} of the second look)"
     message = f"{found.message}; {told} {seen}"
     return replace(found, operator=operator.operator, source=operator.source, message=message)
+
+
+def with_module(found: Finding, look: Look) -> Finding:
+    """Return the finding with the first module whose output differs, where the second look saw one."""
+    first = None if look.parted is None else look.parted.first
+    if first is None or first.phase != "forward":
+        return found
+    return replace(found, message=f"{found.message}; the first module whose output differs is {first.name}")
+
+
+def with_cure(found: Finding, cure: str, parted: OperatorDivergence) -> Finding:
+    """Return the finding with what can help against its operator, instead of what may help against any."""
+    # What a reduction reads in another order was told already.
+    if not cure or (found.cause == "reduction-order" and parted.evidence != "output"):
+        return found
+    return replace(found, advice=cure if found.cause in _OF_ANY_OPERATOR else f"{found.advice}; {cure}")
 
 
 def with_distance(found: Finding, distance: Distance) -> Finding:
