@@ -6,7 +6,7 @@ from typing import Final
 
 from ddp_repro.judge.distance import distance_of
 from ddp_repro.judge.divergence import LaunchDivergence, compare_launches
-from ddp_repro.judge.findings import Distance, Element, Finding
+from ddp_repro.judge.findings import Distance, Element, Finding, Variant
 from ddp_repro.judge.operators import OperatorDivergence, first_operator
 from ddp_repro.judge.twins import Comparing
 from ddp_repro.judge.wording import counted
@@ -34,8 +34,11 @@ _CAUSES: Final = frozenset(
         "optimizer",
         "optimizer-state",
         "buffers",
+        "thread-count",
+        "recomputation",
     }
 )
+_WITNESSES: Final = ("launches", "twins")
 _OF_ANY_OPERATOR: Final = ("forward-operator", "backward-operator", "gradient")
 """Causes whose advice is on an operator that is not known, and on nothing besides."""
 
@@ -54,16 +57,17 @@ class Look:
 
 
 def worth_a_look(findings: Sequence[Finding]) -> Finding | None:
-    """Return the first error, if it is a difference between launches that an operator can be named for."""
+    """Return the first error, if it is a difference between launches or twins that an operator can be named for."""
     first = next((found for found in findings if found.severity == "error"), None)
-    if first is None or first.witness != "launches" or first.cause not in _CAUSES or first.phase not in PARTS:
+    if first is None or first.witness not in _WITNESSES or first.cause not in _CAUSES or first.phase not in PARTS:
         return None
     return first if first.step is not None and first.step >= 0 else None
 
 
-def looked(a: Launch, b: Launch) -> Look:
-    """Compare two launches whose operators were observed."""
-    one, other, _ = Comparing().sides(a, b)
+def looked(a: Launch, b: Launch, *, are_twins: bool = False) -> Look:
+    """Compare two launches whose operators were observed, of one variant or of two."""
+    variants = tuple(Variant(overrides=(), launches=(one.index,), allow=()) for one in (a, b)) if are_twins else ()
+    one, other, _ = Comparing(variants=variants).sides(a, b)
     parted = compare_launches(one, other)
     if parted is None or parted.first is None:
         return Look(parted=parted, operator=None)
@@ -117,6 +121,9 @@ def with_distance(found: Finding, distance: Distance) -> Finding:
 
 def without_return(found: Finding, alike: Sequence[Sequence[int]], more: int) -> Finding:
     """Return the finding with the rate at which it was seen, where ``more`` launches did not show it again."""
+    if found.witness == "twins":
+        told = f"a second look ({counted(more, 'launch')}) did not show it again"
+        return replace(found, message=f"{found.message}; {told}: it is not only what the variants override")
     launches = sum(len(one) for one in alike)
     apart = launches - max((len(one) for one in alike), default=0)
     rate = f"{apart} of {counted(launches, 'launch')}" if launches else "the first launches"

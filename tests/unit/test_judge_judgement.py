@@ -189,7 +189,7 @@ def test_one_blind_rank_is_enough(tmp_path: Path) -> None:
 
 def test_modules_and_operators_that_were_not_observed_are_noted(tmp_path: Path) -> None:
     for level in ("module", "op"):
-        writing = {f"l{at}": Writing(capture=level) for at in range(2)}
+        writing: dict[str, Any] = {f"l{at}": Writing(capture=level) for at in range(2)}
         found = judged(tmp_path / level, CLEAN, CLEAN, **writing)
         assert found.verdict is Verdict.REPRODUCIBLE
         assert any(f"capture={level}, and no module or operator was observed" in note for note in found.notes)
