@@ -149,7 +149,8 @@ def _told(found: Finding, look: Look, launches: Sequence[Launch]) -> Finding:
     if parted.evidence == "input":
         told = with_module(told, look)
     distance = _distance(parted, launches)
-    if distance is not None:
+    # Sums of other parts are as far apart as the parts, and not as what is reduced in the end.
+    if distance is not None and not (found.cause == "reduction-order" and parted.evidence == "input"):
         told = with_distance(told, distance)
     if found.witness == "twins":  # what parts them is what they override, and no want of determinism
         return told

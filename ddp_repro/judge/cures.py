@@ -59,7 +59,7 @@ def cure(setting: Setting) -> str:
         return _with_one_thread(told, setting)
     told = "try determinism=debug, or torch.use_deterministic_algorithms(True) in your own script"
     told = _with_one_thread(told, setting)
-    return f"{told}; neither reaches {_OUT_OF_REACH}"
+    return f"{told}; out of their reach are {_OUT_OF_REACH}"
 
 
 def remedy(setting: Setting) -> str:

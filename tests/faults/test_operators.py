@@ -75,6 +75,7 @@ def test_a_planted_operator_is_named(workload: str, tmp_path: Path) -> None:
     assert words in found["message"]
     if workload != "reduction_in_any_order":  # there the inputs differ: only the order of the same ones
         assert "is the first whose inputs are equal in bits and whose output differs" in found["message"]
+    assert (found["distance"] is None) == (workload == "reduction_in_any_order")
 
 
 @pytest.mark.full
