@@ -63,7 +63,7 @@ def check(config: CheckConfig, invocation: Invocation) -> ExitCode:
         judgement = hold_to_golden(judgement, launches, asked)
     write_json(folder.verdict, verdict_document(judgement, context))  # whatever the second look comes to
     with suppress(Interrupted), Progress(enabled=config.output.progress, noun="second look, launch") as progress:
-        command = Looking(config=config, invocation=invocation, folder=folder, watcher=progress)
+        command = Looking(config=config, variants=planned, invocation=invocation, folder=folder, watcher=progress)
         judgement = look_again(judgement, command)
     return tell(judgement, launches, context, config.report)
 

@@ -1,11 +1,12 @@
-"""After launches parted: two more up to that step, with its operators observed, to name the one that differs."""
+"""After launches or twins parted: two more up to that step, with its operators observed, to name what differs."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from ddp_repro.config import CaptureLevel, CheckConfig, CheckpointConfig, KeptPart
+from ddp_repro.config import CaptureLevel, CheckConfig, CheckpointConfig, KeptPart, RecordConfig
 from ddp_repro.errors import ReproError, Verdict
+from ddp_repro.judge.cures import Said, cure_of, setting_of
 from ddp_repro.judge.findings import Distance, Finding, Judgement
 from ddp_repro.judge.looking import (
     PARTS,
@@ -13,14 +14,16 @@ from ddp_repro.judge.looking import (
     looked,
     of_call,
     output_distance,
+    with_cure,
     with_distance,
+    with_module,
     with_operator,
     without_return,
     worth_a_look,
 )
 from ddp_repro.judge.operators import OperatorDivergence
 from ddp_repro.judge.wording import counted
-from ddp_repro.observe.deterministic_list import said_of
+from ddp_repro.observe.deterministic_list import entries_of
 from ddp_repro.run.driver import Invocation
 from ddp_repro.run.launch import Plan, Watcher, make_launches
 from ddp_repro.run.variants import Variant
@@ -38,35 +41,50 @@ _UNSEEN: Final = "no operator that was observed differs before it: it is in what
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Looking:
-    """The check that is looked into: its configuration, how it was called, its folder, and who watches."""
+    """The check that is looked into: its configuration, what it launched, its call, its folder, and who watches."""
 
     config: CheckConfig
+    variants: Sequence[Variant]
     invocation: Invocation
     folder: RunFolder
     watcher: Watcher
 
 
+Sides = tuple[Variant, Variant]
+"""The variants of the two launches that part: one and the same, but of twins."""
+
+
 def look_again(judgement: Judgement, command: Looking) -> Judgement:
     """Return the judgement with the operator named in its first finding, where a second look can find one."""
     found = worth_a_look(judgement.findings)
-    is_wanted = command.config.second_look and command.config.capture.level is not CaptureLevel.off
-    if found is None or judgement.verdict is not Verdict.DIVERGED or not is_wanted or command.config.twins:
+    if found is None or judgement.verdict is not Verdict.DIVERGED or not command.config.second_look:
+        return judgement
+    sides = _sides(found, command.variants)
+    if sides is None:
         return judgement
     try:
-        told, notes = _look(found, judgement.classes, command)
+        told, notes = _look(found, sides, judgement.classes, command)
     except ReproError as error:
         return replace(judgement, notes=[*judgement.notes, f"the second look failed: {error}"])
     findings = [told if one is found else one for one in judgement.findings]
     return replace(judgement, findings=findings, notes=[*judgement.notes, *notes])
 
 
-def _look(found: Finding, alike: Sequence[Sequence[int]], command: Looking) -> tuple[Finding, list[str]]:
+def _sides(found: Finding, variants: Sequence[Variant]) -> Sides | None:
+    """Return the variants that part, ``None`` where both are not to be observed, or not alike."""
+    one, other = (next(one for one in variants if launch in one.launches) for launch in found.launches[:2])
+    capture = one.config.capture
+    return (one, other) if capture.level is not CaptureLevel.off and capture == other.config.capture else None
+
+
+def _look(found: Finding, sides: Sides, alike: Sequence[Sequence[int]], command: Looking) -> tuple[Finding, list[str]]:
     assert found.step is not None
     step, made = found.step, 0
     notes: list[str] = []
     for number in range(_LOOKS):
         run = command.folder.look(number)
-        look, launches = _until_parted(command, run, step, KeptPart(PARTS[found.phase]))
+        own = _configs(sides, step, KeptPart(PARTS[found.phase]))
+        look, launches = _until_parted(command, run, own)
         made += len(run.launches())
         notes.append(f"second look: {counted(len(run.launches()), 'launch')} up to step {step + _AFTER} in {run.path}")
         if look.step is None:
@@ -79,12 +97,14 @@ def _look(found: Finding, alike: Sequence[Sequence[int]], command: Looking) -> t
     return found, [*notes, f"it parted at step {step} then, before the steps whose operators were observed"]
 
 
-def _until_parted(command: Looking, run: RunFolder, step: int, part: KeptPart) -> tuple[Look, list[Launch]]:
-    """Launch until one parts from the first, or there were enough; return the first and that one, or all.
+def _configs(sides: Sides, step: int, part: KeptPart) -> tuple[RecordConfig, RecordConfig]:
+    """Return with what both sides are launched again: to a few steps after ``step``, by the schedule of the whole."""
+    one, other = sides
+    first = _config(one.config, step, part)
+    return first, first if other is one else _config(other.config, step, part)
 
-    They end a few steps after ``step``, with the schedule of the whole training. Raises ``ReproError`` where one fails.
-    """
-    config = command.config
+
+def _config(config: RecordConfig, step: int, part: KeptPart) -> RecordConfig:
     capture = replace(
         config.capture,
         level=CaptureLevel.op,
@@ -93,16 +113,26 @@ def _until_parted(command: Looking, run: RunFolder, step: int, part: KeptPart) -
         keep_mb=max(1, config.capture.keep_mb // _KEPT_STEPS),
     )
     checkpoint = CheckpointConfig(stop=step + _AFTER + 1, load=config.checkpoint.load)
-    own = replace(config, capture=capture, checkpoint=checkpoint)
+    return replace(config, capture=capture, checkpoint=checkpoint)
+
+
+def _until_parted(
+    command: Looking, run: RunFolder, own: tuple[RecordConfig, RecordConfig]
+) -> tuple[Look, list[Launch]]:
+    """Launch the one side, and the other until it parts or there were enough; return the two that part, or all.
+
+    Raises ``ReproError`` where one fails.
+    """
     run.path.mkdir(exist_ok=True)
     look, launches = Look(parted=None, operator=None), []
     for made in range(_LAUNCHES):
-        variants = [Variant(config=own, launches=(launch,)) for launch in range(made + 1)]
-        make_launches(Plan(folder=run, config=own, variants=variants), command.invocation, command.watcher, made=made)
+        variants = [Variant(config=own[min(launch, 1)], launches=(launch,)) for launch in range(made + 1)]
+        plan = Plan(folder=run, config=own[0], variants=variants)
+        make_launches(plan, command.invocation, command.watcher, made=made)
         launches.append(load_launch(run.launch(made)))
         if launches[-1].problems:
             raise ReproError(launches[-1].problems[0], hint=f"See {run.path}.")
-        look = looked(launches[0], launches[-1]) if made else look
+        look = looked(launches[0], launches[-1], are_twins=own[0] is not own[1]) if made else look
         if look.step is not None:
             _drop(launches[1:-1])
             return look, [launches[0], launches[-1]]
@@ -114,15 +144,18 @@ def _told(found: Finding, look: Look, launches: Sequence[Launch]) -> Finding:
     assert look.step is not None
     if parted is None:
         _drop(launches)
-        return replace(found, message=f"{found.message}; {_UNSEEN}")
+        return with_module(replace(found, message=f"{found.message}; {_UNSEEN}"), look)
     told = with_operator(found, parted)
+    if parted.evidence == "input":
+        told = with_module(told, look)
     distance = _distance(parted, launches)
-    if distance is not None:
+    # Sums of other parts are as far apart as the parts, and not as what is reduced in the end.
+    if distance is not None and not (found.cause == "reduction-order" and parted.evidence == "input"):
         told = with_distance(told, distance)
-    said = said_of(parted.operator.operator) if parted.evidence == "output" else []
-    if not said:
+    if found.witness == "twins":  # what parts them is what they override, and no want of determinism
         return told
-    return replace(told, advice=f"{told.advice}; torch says of use_deterministic_algorithms(True): {'; '.join(said)}")
+    said = [Said(words=one.sentence, has_form=one.has_form) for one in entries_of(parted.operator.operator)]
+    return with_cure(told, cure_of(parted, said, setting_of(launches[0], parted.rank)), parted)
 
 
 def _distance(parted: OperatorDivergence, launches: Sequence[Launch]) -> Distance | None:

@@ -86,10 +86,10 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
     ),
     "forward-operator": Cause(
         title="nondeterministic operator in the forward",
-        message="{name} differs while parameters, data and random states are equal{value}: an operator of the forward "
-        "or of the loss is not deterministic, or reads what is not seen (a generator of its own, the clock)",
-        advice="set determinism=debug, or torch.use_deterministic_algorithms(True) in your own script; if a CPU "
-        "operator is the reason, one thread a rank (threads=1) cures it too",
+        message="{name} differs while data, random states and parameters as they were last seen are equal{value}: an "
+        "operator of the forward or of the loss is not deterministic, or reads what is not seen (a generator of its own, "
+        "the clock, a parameter that something wrote to in between)",
+        advice="{cure}",
     ),
     "forward-inputs": Cause(
         title="what the forward reads, or the forward",
@@ -103,8 +103,7 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
         title="nondeterministic operator in backward",
         message="the gradient of {name} differs before any reduction, while the loss is equal: a nondeterministic "
         "operator in backward",
-        advice="set determinism=debug, or torch.use_deterministic_algorithms(True) in your own script; if a CPU "
-        "operator is the reason, one thread a rank (threads=1) cures it too",
+        advice="{cure}",
     ),
     "recomputation": Cause(
         title="the backward does not repeat the forward",
@@ -124,7 +123,7 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
         title="backward or reduction",
         message="the gradient of {name} differs while the loss is equal; local gradients were not recorded, so "
         "backward and reduction cannot be told apart",
-        advice="try determinism=debug first; then fix the order of the reduction (bucket size, NCCL_ALGO)",
+        advice="{remedy}; then fix the order of the reduction (bucket size, NCCL_ALGO)",
     ),
     "gradient-processing": Cause(
         title="between the reduction and the optimizer",
@@ -158,7 +157,7 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
     "buffers": Cause(
         title="buffers differ after the step",
         message="{name} differs after the step while the parameters are equal",
-        advice="look for buffers updated from unseeded data or by a nondeterministic operator (determinism=debug)",
+        advice="look for buffers updated from unseeded data or by a nondeterministic operator; {remedy}",
     ),
     "loss-scale": Cause(
         title="the loss scale",
@@ -174,6 +173,6 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
     "observation": Cause(
         title="an observation differs",
         message="{name} ({phase}) differs while everything before it is equal",
-        advice="look at what computes it; set determinism=debug",
+        advice="look at what computes it; {remedy}",
     ),
 }

@@ -7,6 +7,7 @@ from typing import Final
 
 from ddp_repro.judge.causes import Place, finding
 from ddp_repro.judge.comparison import Divergence, Kind
+from ddp_repro.judge.cures import cure, remedy, setting_of
 from ddp_repro.judge.data_causes import data_cause, hash_seed_unset, is_stream, rng_cause
 from ddp_repro.judge.distance import distance_between
 from ddp_repro.judge.divergence import LaunchDivergence
@@ -96,12 +97,14 @@ def _other_end(a: Launch, b: Launch, found: LaunchDivergence, first: Divergence)
 
 
 def _gaps(evidence: Evidence) -> dict[str, str]:
+    setting = setting_of(evidence.a, evidence.rank)
     return {
         "name": evidence.first.name,
         "phase": evidence.first.phase,
         "value": _values(evidence),
         "is_odd": "is not deterministic",
-        "remedy": "set determinism=debug",
+        "cure": cure(setting),
+        "remedy": remedy(setting),
         "content": "other batches are delivered" if is_stream(evidence) else "the same samples have other content",
     }
 

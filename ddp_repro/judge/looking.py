@@ -6,7 +6,7 @@ from typing import Final
 
 from ddp_repro.judge.distance import distance_of
 from ddp_repro.judge.divergence import LaunchDivergence, compare_launches
-from ddp_repro.judge.findings import Distance, Element, Finding
+from ddp_repro.judge.findings import Distance, Element, Finding, Variant
 from ddp_repro.judge.operators import OperatorDivergence, first_operator
 from ddp_repro.judge.twins import Comparing
 from ddp_repro.judge.wording import counted
@@ -35,8 +35,13 @@ _CAUSES: Final = frozenset(
         "optimizer",
         "optimizer-state",
         "buffers",
+        "thread-count",
+        "recomputation",
     }
 )
+_WITNESSES: Final = ("launches", "twins")
+_OF_ANY_OPERATOR: Final = ("forward-operator", "backward-operator", "gradient")
+"""Causes whose advice is on an operator that is not known, and on nothing besides."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -53,16 +58,17 @@ class Look:
 
 
 def worth_a_look(findings: Sequence[Finding]) -> Finding | None:
-    """Return the first error, if it is a difference between launches that an operator can be named for."""
+    """Return the first error, if it is a difference between launches or twins that an operator can be named for."""
     first = next((found for found in findings if found.severity == "error"), None)
-    if first is None or first.witness != "launches" or first.cause not in _CAUSES or first.phase not in PARTS:
+    if first is None or first.witness not in _WITNESSES or first.cause not in _CAUSES or first.phase not in PARTS:
         return None
     return first if first.step is not None and first.step >= 0 else None
 
 
-def looked(a: Launch, b: Launch) -> Look:
-    """Compare two launches whose operators were observed."""
-    one, other, _ = Comparing().sides(a, b)
+def looked(a: Launch, b: Launch, *, are_twins: bool = False) -> Look:
+    """Compare two launches whose operators were observed, of one variant or of two."""
+    variants = tuple(Variant(overrides=(), launches=(one.index,), allow=()) for one in (a, b)) if are_twins else ()
+    one, other, _ = Comparing(variants=variants).sides(a, b)
     parted = compare_launches(one, other)
     if parted is None or parted.first is None:
         return Look(parted=parted, operator=None)
@@ -80,7 +86,8 @@ def with_operator(found: Finding, parted: OperatorDivergence) -> Finding:
     words = {
         "output": "is the first whose inputs are equal in bits and whose output differs",
         "input": "is the first that differs, and no operator that was observed made what it reads: that comes from a "
-        "number or a generator of its own, from another library, or from a kernel that is not seen (compiled, fused)",
+        "number or a generator of its own, from another thread or library, from what was written to between steps, or "
+        "from a kernel that is not seen (compiled, fused)",
         "path": "is called in one launch only",
     }[parted.evidence]
     where = f" in the backward of {operator.node.removesuffix('0')}" if operator.node else ""
@@ -92,6 +99,22 @@ def with_operator(found: Finding, parted: OperatorDivergence) -> Finding:
     return replace(found, operator=operator.operator, source=operator.source, message=message)
 
 
+def with_module(found: Finding, look: Look) -> Finding:
+    """Return the finding with the first module whose output differs, where the second look saw one."""
+    first = None if look.parted is None else look.parted.first
+    if first is None or first.phase != "forward":
+        return found
+    return replace(found, message=f"{found.message}; the first module whose output differs is {first.name}")
+
+
+def with_cure(found: Finding, cure: str, parted: OperatorDivergence) -> Finding:
+    """Return the finding with what can help against its operator, instead of what may help against any."""
+    # What a reduction reads in another order was told already.
+    if not cure or (found.cause == "reduction-order" and parted.evidence != "output"):
+        return found
+    return replace(found, advice=cure if found.cause in _OF_ANY_OPERATOR else f"{found.advice}; {cure}")
+
+
 def with_distance(found: Finding, distance: Distance) -> Finding:
     """Return the finding with how far the operator's output is apart."""
     return replace(found, distance=distance, message=f"{found.message}; {in_words(distance)}")
@@ -99,6 +122,9 @@ def with_distance(found: Finding, distance: Distance) -> Finding:
 
 def without_return(found: Finding, alike: Sequence[Sequence[int]], more: int) -> Finding:
     """Return the finding with the rate at which it was seen, where ``more`` launches did not show it again."""
+    if found.witness == "twins":
+        told = f"a second look ({counted(more, 'launch')}) did not show it again"
+        return replace(found, message=f"{found.message}; {told}: it is not only what the variants override")
     launches = sum(len(one) for one in alike)
     apart = launches - max((len(one) for one in alike), default=0)
     rate = f"{apart} of {counted(launches, 'launch')}" if launches else "the first launches"

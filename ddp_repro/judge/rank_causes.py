@@ -74,7 +74,7 @@ def rank_cause(launch: Launch, found: Disagreement) -> Why:
         settings = _hyperparameters(launch, found)
         if settings:
             return "replica-hyperparameters", {**gaps, "hyperparameter": listed(settings)}, [count]
-        return _CAUSES["param"], gaps, [count, "the reduced gradients were equal"]
+        return _CAUSES["param"], gaps, [count, "the reduced gradients were equal", _since(launch, found)]
     return _CAUSES.get(found.phase, "replica-state"), gaps, [count]
 
 
@@ -94,6 +94,15 @@ def _count(found: Disagreement) -> str:
     if len(found.names) < 2:
         return ""
     return f"{counted(len(found.names), 'tensor')} of {found.compared:,} concerned: {listed(found.names)}"
+
+
+def _since(launch: Launch, found: Disagreement) -> str:
+    """Tell since when a parameter may differ: it is seen as an optimizer leaves it, and not when a step begins."""
+    name, step, phase = found.names[0], found.step - 1, "param" if found.step > 0 else "init"
+    if not all(name in last_digests(trace, step, phase) for trace in launch.traces.values()):
+        return ""
+    seen = f"after step {step}" if step >= 0 else "before step 0"
+    return f"it was equal {seen}, and was written to since then: in the optimizer's step, or outside of it before that"
 
 
 def _absent(launch: Launch, found: Disagreement) -> Why:

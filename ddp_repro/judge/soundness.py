@@ -19,6 +19,9 @@ _FEW_RANKS: Final = {
     2: "two ranks hide every fault of the order of reductions (a + b = b + a); use three or more",
 }
 _FINISHED: Final = ("finished", "max_steps")
+_DETAILED: Final = ("module", "op")
+_DETAIL: Final = ("forward", "op", "collective")
+_FULL: Final = "capture.limit_mb"
 
 
 def problems_of(launches: Sequence[Launch], *, is_ignoring: bool = False) -> dict[int, list[str]]:
@@ -168,7 +171,25 @@ def blind_spots(launches: Sequence[Launch]) -> list[str]:
     unseen = [phase for phase in _EVERY_STEP if phase not in seen]
     notes = [f"never observed, so not judged: {listed(unseen, at_most=len(unseen))}"] if unseen else []
     sizes = sorted({trace.meta.world_size for trace in traces})
-    return [*notes, *(_FEW_RANKS[size] for size in sizes if size in _FEW_RANKS)]
+    return [*notes, *_blind_in_detail(traces), *(_FEW_RANKS[size] for size in sizes if size in _FEW_RANKS)]
+
+
+def _blind_in_detail(traces: Sequence[Trace]) -> Iterator[str]:
+    """Yield why modules and operators that were to be observed were not, or only so far."""
+    wanted = [trace for trace in traces if trace.meta.capture in _DETAILED]
+    if wanted and not any(_observed(trace, _DETAIL) for trace in wanted):
+        yield (
+            f"capture={wanted[0].meta.capture}, and no module or operator was observed: does training come to "
+            "capture.steps?"
+        )
+    full = [step for trace in wanted if _FULL in trace.names for step in _steps_of(trace, _FULL)]
+    if full:
+        yield f"{_FULL} was used up in step {min(full)}: no modules and operators were observed any more"
+
+
+def _steps_of(trace: Trace, name: str) -> list[int]:
+    steps: list[int] = trace.step[trace.name == trace.names.index(name)].tolist()
+    return steps
 
 
 def _observed_training(trace: Trace) -> bool:

@@ -24,6 +24,16 @@ class Entry:
     words: str
     effect: str
 
+    @property
+    def has_form(self) -> bool:
+        """Whether the operator has a deterministic form."""
+        return self.effect == _LISTS[0][0]
+
+    @property
+    def sentence(self) -> str:
+        """What torch says, with what comes of it."""
+        return f"{self.words}: {self.effect}"
+
 
 def entries() -> list[Entry]:
     """Return the entries of the documentation that this torch comes with; none where it has none, or another form."""
@@ -41,14 +51,19 @@ def entries() -> list[Entry]:
 
 
 @functools.lru_cache(maxsize=1024)
-def _said(base: str) -> tuple[str, ...]:
+def _said(base: str) -> tuple[Entry, ...]:
     wanted = _plain(_SUFFIX.sub("", base))
-    return tuple(f"{entry.words}: {entry.effect}" for entry in entries() if _plain(entry.name) == wanted)
+    return tuple(entry for entry in entries() if _plain(entry.name) == wanted)
+
+
+def entries_of(operator: str) -> list[Entry]:
+    """Return the entries on ``aten::index_put``."""
+    return list(_said(operator.partition("::")[2].partition(".")[0]))
 
 
 def said_of(operator: str) -> list[str]:
     """Return what torch says of ``aten::index_put`` under its deterministic algorithms, a sentence an entry."""
-    return list(_said(operator.partition("::")[2].partition(".")[0]))
+    return [entry.sentence for entry in entries_of(operator)]
 
 
 def _plain(name: str) -> str:

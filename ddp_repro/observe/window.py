@@ -10,6 +10,8 @@ from ddp_repro.observe.survey import SurveyPlan
 
 _logger: Final = logging.getLogger(__name__)
 MIB: Final = 1 << 20
+FULL: Final = "capture.limit_mb"
+"""Name of the row that tells from which step on there was no room any more."""
 ROW_BYTES: Final = 32  # on disk, measured over long traces: 25 to 29
 
 

@@ -75,6 +75,27 @@ def test_a_planted_operator_is_named(workload: str, tmp_path: Path) -> None:
     assert words in found["message"]
     if workload != "reduction_in_any_order":  # there the inputs differ: only the order of the same ones
         assert "is the first whose inputs are equal in bits and whose output differs" in found["message"]
+    assert (found["distance"] is None) == (workload == "reduction_in_any_order")
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("workload", ["noisy_elsewhere", "noisy_thread"])
+def test_what_no_mode_sees_is_said_and_narrowed_to_the_module(workload: str, tmp_path: Path) -> None:
+    found = check(workload, tmp_path / "run", "determinism=debug")["findings"][0]
+    assert (found["cause"], found["phase"], found["operator"]) == ("forward-operator", "loss", None)
+    assert "no operator that was observed differs before it" in found["message"]
+    assert "the first module whose output differs is outside" in found["message"]
+    assert "deterministic algorithms were on, so look for what they do not reach: Python threads" in found["advice"]
+    assert "determinism=debug" not in found["advice"]
+
+
+@pytest.mark.full
+def test_between_twins_the_operator_is_named_that_what_they_override_moves(tmp_path: Path) -> None:
+    twins = 'twins=[["ddp.bucket_cap_mb=25"],["workload._target_=planted.operators.noisy_forward"]]'
+    found = check("clean", tmp_path / "run", twins)["findings"][0]
+    assert (found["witness"], found["cause"], found["operator"]) == ("twins", "forward-operator", "planted::noisy")
+    assert found["source"] == line(FORWARD)
+    assert "no setting of torch's" not in found["advice"]
 
 
 def test_the_tensors_that_differ_stay_and_the_distance_is_theirs(tmp_path: Path) -> None:

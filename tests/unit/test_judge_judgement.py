@@ -9,6 +9,7 @@ from ddp_repro.judge.findings import Judgement
 from ddp_repro.judge.judgement import ONE_LAUNCH, Rules, judge
 from tests.unit.synthetic import (
     Ranks,
+    Row,
     Script,
     Writing,
     changed,
@@ -184,6 +185,22 @@ def test_one_blind_rank_is_enough(tmp_path: Path) -> None:
     found = judged(tmp_path, blind, blind)
     assert found.verdict is Verdict.NOT_JUDGED
     assert "nothing was observed in launch 0 on rank 2" in found.problems[0]
+
+
+def test_modules_and_operators_that_were_not_observed_are_noted(tmp_path: Path) -> None:
+    for level in ("module", "op"):
+        writing: dict[str, Any] = {f"l{at}": Writing(capture=level) for at in range(2)}
+        found = judged(tmp_path / level, CLEAN, CLEAN, **writing)
+        assert found.verdict is Verdict.REPRODUCIBLE
+        assert any(f"capture={level}, and no module or operator was observed" in note for note in found.notes)
+        full = [Row(3, "op", "a/aten::mm#0.in", "float32[2] at a.py:1", "a")]
+        full += [Row(step, "op", "capture.limit_mb", "text", "") for step in (5, 3)]
+        seen = {**CLEAN, 1: [*CLEAN[1], *full]}
+        found = judged(tmp_path / f"{level} full", seen, seen, **writing)
+        assert found.verdict is Verdict.REPRODUCIBLE
+        assert not any("no module or operator was observed" in note for note in found.notes)
+        assert "capture.limit_mb was used up in step 3: no modules and operators were observed any more" in found.notes
+    assert not any("capture" in note for note in judged(tmp_path / "step", CLEAN, CLEAN).notes)
 
 
 def test_other_identities_are_not_comparable_and_never_diverged(tmp_path: Path) -> None:

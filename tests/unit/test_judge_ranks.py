@@ -350,3 +350,13 @@ def test_gradients_that_wait_for_unused_parameters_are_told_from_a_reduction_tha
     assert (found.cause, found.phase, found.name) == ("unused-parameters", "grad_reduced", "conv.weight")
     assert "conv.bias got no gradient on any rank" in found.message
     assert "find_unused_parameters" in found.advice
+
+
+def test_it_is_told_since_when_a_parameter_may_differ() -> None:
+    """What writes to one between steps, outside of the optimizer, shows in the step after."""
+    found = found_in({**FOUR, 2: changed(FOUR[2], step=2, phase="param", name="conv.bias")})
+    assert (
+        "it was equal after step 1, and was written to since then: in the optimizer's step, or outside" in found.message
+    )
+    found = found_in({**FOUR, 2: changed(FOUR[2], step=0, phase="param", name="conv.bias")})
+    assert "it was equal before step 0, and was written to since then" in found.message

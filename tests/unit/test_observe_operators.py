@@ -153,9 +153,10 @@ def test_a_compiled_region_stays_compiled_and_that_is_told(capture: str, caplog:
     assert "stay compiled" in caplog.text
 
 
-def test_what_takes_too_much_room_ends_and_that_is_told(caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.parametrize("capture", ["op", "module"])
+def test_what_takes_too_much_room_ends_and_that_is_told(capture: str, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("INFO", logger="ddp_repro")
-    rows = observed("op", Window(limit_bytes=32 * 40), steps=3)
+    rows = observed(capture, Window(limit_bytes=32 * 40), steps=30)
     assert len([row for row in rows if row[1] in ("op", "forward")]) <= 43
     assert any(row[2] == "capture.limit_mb" for row in rows)
     assert "no more of them are observed" in caplog.text

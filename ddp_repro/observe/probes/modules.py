@@ -15,6 +15,7 @@ from ddp_repro.observe.digest import observation
 from ddp_repro.observe.recorder import Row
 from ddp_repro.observe.replacement import Detach
 from ddp_repro.observe.scene import Scene
+from ddp_repro.observe.window import FULL
 
 _logger: Final = logging.getLogger(__name__)
 _AROUND: Final = (nn.parallel.DistributedDataParallel, nn.DataParallel)
@@ -59,7 +60,8 @@ class _ModuleProbe:
         if path and self._scene.room.is_open(step):
             rows = list(_rows(step, path, output))
             self._scene.recorder.add_rows(rows)
-            self._scene.room.take(len(rows))
+            if self._scene.room.take(len(rows)):
+                self._scene.recorder.add_rows([(step, "op", FULL, "text", bytes(16), None)])
 
     def after_step(self, _optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         """End what is observed of the operators of a step that was counted; tell what is left out."""

@@ -15,7 +15,7 @@ from ddp_repro.report.html.charts import distance, growth, losses
 from ddp_repro.report.html.environment import LONGEST_VALUE, environment, stylesheet, template
 from ddp_repro.report.html.places import CALLED, COLOURS, EQUAL, SURFACES
 from ddp_repro.report.html.source import Files, Source
-from ddp_repro.report.html.telling import classes_told, cut, in_json, other_keys, sentence, told
+from ddp_repro.report.html.telling import chance, classes_told, cut, in_json, other_keys, sentence, told
 from ddp_repro.report.html.traced import Traced, traced_of
 from ddp_repro.trace.document import read_json, write_text
 from ddp_repro.trace.layout import RunFolder
@@ -46,6 +46,7 @@ def page(verdict: Mapping[str, Any], identity: Mapping[str, Any], source: Source
         .render(
             verdict=verdict,
             sentence=sentence(verdict),
+            chance=chance(verdict),
             findings=[told(one) for one in verdict["findings"][:_ITEMS]],
             left_out=max(0, len(verdict["findings"]) - _ITEMS),
             classes=classes_told(verdict["classes"]),

@@ -5,6 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from ddp_repro.judge.chance import in_words
+from ddp_repro.judge.findings import Chance
 from ddp_repro.judge.wording import counted, numbered
 
 _SHOWN: Final = {
@@ -13,7 +15,7 @@ _SHOWN: Final = {
 }  # fmt: skip
 _TOP: Final = {
     "schema", "verdict", "exit_code", "command", "level", "folder", "launches", "observations", "classes", "identity",
-    "problems", "findings", "notes", "variants", "ignore", "stretches", "golden",
+    "problems", "findings", "notes", "variants", "ignore", "stretches", "golden", "chance", "ended_early",
 }  # fmt: skip
 _LONGEST: Final = 2000
 _SENTENCE: Final = 400
@@ -51,6 +53,12 @@ def sentence(verdict: Mapping[str, Any]) -> str:
     if found is None:
         return f"A difference was found ({launches}, {rows})."
     return f"{_what(found)}: {place(found)} – {cut(found['title'] or found['cause'], _SENTENCE)} ({launches}, {rows})."  # noqa: RUF001
+
+
+def chance(verdict: Mapping[str, Any]) -> str:
+    """Return what equal launches leave open, empty where nothing is said of that."""
+    held = verdict.get("chance")
+    return "" if held is None else in_words(Chance(**{name: held[name] for name in ("launches", "rate", "missed")}))
 
 
 def _what(found: Found) -> str:

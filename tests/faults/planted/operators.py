@@ -2,6 +2,7 @@
 
 import random
 import sys
+import threading
 import time
 from collections.abc import Callable
 from dataclasses import replace
@@ -84,6 +85,54 @@ def noisy_forward() -> Workload:
 def noisy_second_call() -> Workload:
     """A module that is used twice is not deterministic at its second call."""
     return _built((0.0, 1e-3))
+
+
+class _Unseen(nn.Module):
+    """Digits' model, and what changes its logits out of sight of a dispatch mode."""
+
+    def __init__(self, model: nn.Module, change: Callable[[Tensor], None]) -> None:
+        super().__init__()
+        self.model = model
+        self.outside = _Outside(change)
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.outside(self.model(images))
+        return logits
+
+
+class _Outside(nn.Module):
+    def __init__(self, change: Callable[[Tensor], None]) -> None:
+        super().__init__()
+        self.inner = nn.Linear(CLASSES, CLASSES)
+        self.change = change
+
+    def forward(self, x: Tensor) -> Tensor:
+        logits: Tensor = self.inner(x)
+        self.change(logits.detach())
+        return logits
+
+
+def noisy_elsewhere() -> Workload:
+    """A module writes to its output by NumPy, which is no operator of torch's."""
+
+    def change(logits: Tensor) -> None:
+        held = logits.numpy()
+        held *= 1 + random.SystemRandom().random() * 1e-3
+
+    workload = digits.build(size="tiny")
+    return replace(workload, model=_Unseen(workload.model, change), eval_data=None, metric=None)
+
+
+def noisy_thread() -> Workload:
+    """A module's output is written to by another thread, whose operators no mode of this one sees."""
+
+    def change(logits: Tensor) -> None:
+        thread = threading.Thread(target=logits.mul_, args=(1 + random.SystemRandom().random() * 1e-3,))
+        thread.start()
+        thread.join()
+
+    workload = digits.build(size="tiny")
+    return replace(workload, model=_Unseen(workload.model, change), eval_data=None, metric=None)
 
 
 class _NoisyBackward(torch.autograd.Function):
