@@ -165,6 +165,24 @@ def test_two_that_act_together_and_show_at_times(strategy: Strategy) -> None:
     assert right >= 285
 
 
+@both
+def test_several_culprits_that_show_at_times_against_brute_force(strategy: Strategy) -> None:
+    """Whatever sets of suspects act: what was found is one of the smallest sets that do, as often as is stated."""
+    draw = random.Random(f"several {strategy}")
+    right, stated = 0, 0.0
+    for _ in range(400):
+        suspects = NAMES[: draw.randint(3, 6)]
+        cores = [frozenset(draw.sample(suspects, draw.choice((1, 1, 2)))) for _ in range(draw.randint(1, 3))]
+        launching = Launching(cores, draw.uniform(0.25, 1.0), draw, is_alike=draw.random() < 0.5)
+        found, outcomes = simulated(launching, suspects, strategy)
+        restoring = [off for off in subsets(suspects) if not diverges(off, cores)]
+        assert found is not None
+        right += frozenset(found.off) in restoring and len(found.off) == min(map(len, restoring))
+        stated += outcomes.confidence(frozenset(found.off))
+    assert stated >= 380
+    assert right >= 380
+
+
 def test_no_more_launches_than_may_be() -> None:
     launching = Launching([frozenset({"threads"})], 1 / 3, random.Random(4), is_alike=False)
     outcomes = Outcomes(launching.look, Bounds(launches=3, first=20, confidence=0.95, most=25))
