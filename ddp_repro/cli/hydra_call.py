@@ -49,7 +49,8 @@ def _refusal(told: str, command: Command, arguments: list[str]) -> ReproError:
         else:
             is_unreadable = not before.startswith("-") and _is_unreadable(argument)
         if is_unreadable:
-            return ReproError(f"{argument} cannot be read as key=value.", hint=how_to_write(argument))
+            typed = argument.removeprefix("++")  # which a person need not type
+            return ReproError(f"{typed} cannot be read as key=value.", hint=how_to_write(typed))
     return ReproError(in_short(told), hint=cfg_hint(command))
 
 

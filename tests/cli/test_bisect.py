@@ -225,6 +225,7 @@ def test_a_built_in_workload_and_a_real_race(tmp_path: Path) -> None:
         (["bisect.skip=env.NOWHERE"], "bisect.skip names env.NOWHERE"),
         (["bisect.factors.mine.arg=x"], "Its keys are"),
         (["bisect.factors.mine=3"], "is no suspect"),
+        (["bisect.factors.mine.overrides=a=1"], "error: bisect.factors.mine.overrides=a=1 cannot be read"),
         (['bisect.factors.mine.cost="much"'], "names nothing that switches it off"),
         (["capture=off"], "capture=off"),
         ([], "there is no suspect to switch off"),

@@ -94,6 +94,7 @@ def test_a_launch_that_fails_is_not_judged(tmp_path: Path) -> None:
         (["capture=step"], "does not look at operators"),
         (["survey.again=0"], "survey.again=0"),
         (["launches=2"], "launches"),
+        (["survey.accept=[{a:1}]"], "accept[0]: Cannot convert 'dict' to string"),
         (["capture.steps=[100,105]"], "Add train.max_steps=106"),
     ],
 )

@@ -33,6 +33,7 @@ from tests.command import run
         ("compare", [], "no run was named"),
         ("compare", ["runs=[nowhere,nothing]"], "nowhere"),
         ("compare", ["runs=[.]"], "holds no launches"),
+        ("check", ["judge.ignore=[[a]]"], "ignore[0]: Cannot convert 'list' to string"),
         ("check", ["+nprox=4"], "nprox is no key of check"),
         ("check", ["+launcher.env2.x=4"], "launcher.env2 is no key"),
         ("check", ["launcher.env.X=4", "nproc=0"], "nproc=0"),
