@@ -1,7 +1,7 @@
 """How many launches it takes to say that they do not diverge, from how often they were seen to.
 
 The model: a launch gives the usual bits with some probability, and otherwise bits of its own. Of that probability only
-what was seen is known. Before it rare divergence is held to be the more probable, as Jeffreys has it: were every rate as
+what was seen is known. Before it rare divergence is held to be the more probable, as Jeffreys has it: were each rate as
 probable as any other, less confidence than is stated would be left where the rate is low (measured at 15 % and below).
 """
 
@@ -33,12 +33,12 @@ class Sample:
 
     @property
     def shown(self) -> int:
-        """In how many it showed."""
-        return self.launches - (self.alike if self.alike > 1 else 0)
+        """In how many it showed at least: where no two were equal, one of them may have given the usual bits."""
+        return self.launches - self.alike
 
 
 def shown(samples: Iterable[Sample]) -> tuple[int, int]:
-    """Return in how many launches a divergence showed, and of how many."""
+    """Return in how many launches a divergence showed at least, and of how many."""
     seen = list(samples)
     return sum(sample.shown for sample in seen), sum(sample.launches for sample in seen)
 
