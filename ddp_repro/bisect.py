@@ -99,7 +99,7 @@ class _Bisecting:
         kept = [name for name in names if name not in others]
         if kept and others:
             self._suspects = self._suspects.without(others)
-            self._outcomes.seen[frozenset(kept)] = self._outcomes.seen[everything]
+            self._outcomes.seen[frozenset(kept)] = self._outcomes.seen.pop(everything)
         return kept or names
 
     def _with_result(self, found: Found) -> Bisection:

@@ -27,10 +27,9 @@ def _own_workload(arguments: list[str]) -> list[str]:
 
 
 def _listed(arguments: list[str]) -> list[str]:
-    """Have ``runs=a,b`` mean ``runs=[a,b]``, and ``runs=a`` a list of one; with ``-m`` the comma is Hydra's."""
-    if any(argument in ("-m", "--multirun") for argument in arguments):
-        return arguments
-    return [_in_brackets(argument) for argument in arguments]
+    """Have ``runs=a,b`` mean ``runs=[a,b]``, and ``runs=a`` a list of one; with ``-m`` commas and calls are Hydra's."""
+    is_sweep = any(argument in ("-m", "--multirun") for argument in arguments)
+    return [argument if is_sweep and set(argument) & set(",(") else _in_brackets(argument) for argument in arguments]
 
 
 def _overrides_quoted(argument: str) -> str:

@@ -69,11 +69,10 @@ def validate_bisect(config: BisectConfig) -> None:
         raise ReproError(
             f"bisect.confidence={options.confidence:g} is not possible.", hint="Use a share from 0.5 to below 1."
         )
-    unknown = [name for name in options.skip if name not in options.factors and not name.startswith("env.")]
+    known = [*options.factors, *(f"env.{name}" for name in config.launcher.env)]
+    unknown = [name for name in options.skip if name not in known]
     if unknown:
-        raise ReproError(
-            f"bisect.skip names {unknown[0]}, which is no suspect.", hint=f"Suspects: {', '.join(options.factors)}."
-        )
+        raise ReproError(f"bisect.skip names {unknown[0]}, which is no suspect.", hint=f"Suspects: {', '.join(known)}.")
     if config.capture.level is CaptureLevel.off:
         raise ReproError("capture=off leaves nothing to tell launches apart by.", hint="Leave capture out.")
 
@@ -84,6 +83,12 @@ def validate_survey(config: SurveyConfig) -> None:
         raise ReproError(
             f"capture={config.capture.level.value} does not look at operators.",
             hint="Leave capture out; of it, only capture.steps is for survey.",
+        )
+    steps, most = config.capture.steps, config.train.max_steps
+    if steps and most is not None and steps[1] >= most:
+        raise ReproError(
+            f"capture.steps={steps} is not reached: train.max_steps={most} ends each launch before.",
+            hint=f"Add train.max_steps={steps[1] + 1}.",
         )
     if config.survey.again < 1:
         raise ReproError(f"survey.again={config.survey.again} is not possible.", hint="Use survey.again=1 or more.")

@@ -94,9 +94,14 @@ def _settings(command: Command, config: DictConfig) -> Any:
     for key in _unknown(config):
         raise ReproError(f"{key} is no key of {command.name}, not even with a plus.", hint=cfg_hint(command))
     try:
-        return OmegaConf.to_object(config)
+        settings = OmegaConf.to_object(config)
     except OmegaConfBaseException as error:  # a value that must be given is missing
         raise ReproError(str(error).splitlines()[0], hint=cfg_hint(command)) from error
+    try:
+        OmegaConf.structured(settings)  # Hydra lets a list of texts hold lists
+    except OmegaConfBaseException as error:
+        raise ReproError(f"{error.full_key}: {str(error).splitlines()[0]}.", hint=cfg_hint(command)) from error
+    return settings
 
 
 def _unknown(config: DictConfig, above: str = "") -> Iterator[str]:

@@ -17,6 +17,7 @@ from ddp_repro.errors import ReproError
 from ddp_repro.overrides import how_to_write, quoted
 
 MULTIRUN = ("-m", "--multirun")
+_LIST = "It takes a list, in brackets: seeds=[1,2]. With -m a comma outside of brackets makes several runs."
 _IN_VAIN = "To append to your config use +"  # a key that is added does nothing
 
 
@@ -49,8 +50,10 @@ def _refusal(told: str, command: Command, arguments: list[str]) -> ReproError:
         else:
             is_unreadable = not before.startswith("-") and _is_unreadable(argument)
         if is_unreadable:
-            return ReproError(f"{argument} cannot be read as key=value.", hint=how_to_write(argument))
-    return ReproError(in_short(told), hint=cfg_hint(command))
+            typed = argument.removeprefix("++")  # which a person need not type
+            return ReproError(f"{typed} cannot be read as key=value.", hint=how_to_write(typed))
+    is_list = "is not a ListConfig" in told
+    return ReproError(in_short(told), hint=_LIST if is_list else cfg_hint(command))
 
 
 def _is_unreadable(argument: str) -> bool:

@@ -23,7 +23,7 @@ class Culprit:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """One outcome: the suspects that were off, what launches came to, and in how many of them it showed."""
+    """One outcome: the suspects that were off, what launches came to, and in how many of them it showed at least."""
 
     number: int
     off: tuple[str, ...]
@@ -93,11 +93,12 @@ def told_of(found: Found, outcomes: Outcomes) -> tuple[str, float, float]:
     off = frozenset(found.off)
     confidence, launches = outcomes.confidence(off), outcomes.seen[off].sample.launches
     showed, of = shown(outcomes.samples)
+    is_least = any(sample.alike == 1 for sample in outcomes.samples)
     rare = rarest(launches, 1.0 - confidence) if confidence < 1.0 else 0.0
     which = "it" if len(found.off) == 1 else "all of them"
     sentence = (
         f"{listed(found.off, at_most=8)}: with {which} off {counted(launches, 'launch')} were equal, "
-        f"while of those that diverged it showed in {showed} of {of}"
+        f"while of those that diverged it showed in {'at least ' if is_least else ''}{showed} of {of}"
     )
     return sentence, confidence, rare
 

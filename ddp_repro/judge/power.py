@@ -11,7 +11,7 @@ from scipy import optimize, stats
 MOST_SEEDS: Final = 10_000
 
 
-def power_of(effect: float, sd: float, n: int, alpha: float) -> float:
+def power_of(effect: float, sd: float, n: float, alpha: float) -> float:
     """Return how often ``n`` pairs show a true difference ``effect`` whose pairs spread by ``sd``, two-sided."""
     critical = stats.t.ppf(1 - alpha / 2, n - 1)
     shift = abs(effect) / sd * math.sqrt(n)

@@ -1,7 +1,8 @@
 """How many launches it takes to say that they do not diverge, from how often they were seen to.
 
 The model: a launch gives the usual bits with some probability, and otherwise bits of its own. Of that probability only
-what was seen is known; before it, any is held to be as probable as any other.
+what was seen is known. Before it rare divergence is held to be the more probable, as Jeffreys has it: were each rate as
+probable as any other, less confidence than is stated would be left where the rate is low (measured at 15 % and below).
 """
 
 import functools
@@ -15,6 +16,8 @@ from numpy.typing import NDArray
 MOST: Final = 10_000
 _GRID: Final = (np.arange(400) + 0.5) / 400
 """The probabilities that are summed over."""
+_BEFORE: Final = (1.0 - _GRID) ** -0.5
+"""How probable each of them is held to be before the first launch."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -30,19 +33,19 @@ class Sample:
 
     @property
     def shown(self) -> int:
-        """In how many it showed."""
-        return self.launches - (self.alike if self.alike > 1 else 0)
+        """In how many it showed at least: where no two were equal, one of them may have given the usual bits."""
+        return self.launches - self.alike
 
 
 def shown(samples: Iterable[Sample]) -> tuple[int, int]:
-    """Return in how many launches a divergence showed, and of how many."""
+    """Return in how many launches a divergence showed at least, and of how many."""
     seen = list(samples)
     return sum(sample.shown for sample in seen), sum(sample.launches for sample in seen)
 
 
 def unseen(samples: Sequence[Sample], launches: int) -> float:
     """Return how probable it is that a divergence as frequent as in ``samples`` does not show in so many launches."""
-    weights = functools.reduce(np.multiply, (_likelihood(sample) for sample in samples), np.ones_like(_GRID))
+    weights = functools.reduce(np.multiply, (_likelihood(sample) for sample in samples), _BEFORE)
     return float((weights * _GRID**launches).sum() / weights.sum())
 
 

@@ -58,7 +58,7 @@ class Offender:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Surveyed:
-    """What a survey came to."""
+    """What a survey came to; ``identity`` is the digest of the identity of what was surveyed."""
 
     verdict: Verdict
     sentence: str
@@ -67,6 +67,7 @@ class Surveyed:
     calls: int = 0
     notes: tuple[str, ...] = ()
     problems: tuple[str, ...] = ()
+    identity: str = ""
 
 
 def gathered(reports: Sequence[Mapping[str, Any]]) -> list[Seen]:

@@ -82,7 +82,7 @@ def bisection_tables(document: dict[str, Any]) -> list[Table]:
         ),
         Table(
             title="Outcomes",
-            head=("", "off", "outcome", "launches", "showed in", "folder"),
+            head=("", "off", "outcome", "launches", "showed at least in", "folder"),
             rows=[_outcome_row(one) for one in document["outcomes"]],
         ),
         Table(title="No suspects here", head=("", "why"), rows=list(document["left_out"].items())),
@@ -147,7 +147,7 @@ def _outcome_row(one: dict[str, Any]) -> tuple[str, ...]:
 
 def _answered(one: Answer) -> str:
     off = f"{', '.join(one.off)} off" if one.off else "as it is"
-    showed = f", showed in {one.shown}" if one.shown else ""
+    showed = f", showed at least in {one.shown}" if one.shown else ""
     why = f": {one.why}" if one.why else ""
     return f"{off}: {one.outcome.value} ({counted(one.launches, 'launch')}{showed}){why}"
 

@@ -1,5 +1,6 @@
 """Tells what a survey came to: ``verdict.json``, the terminal, and a page."""
 
+import glob
 from typing import Any
 
 from ddp_repro.judge.survey import Kind, Offender, Surveyed
@@ -21,6 +22,8 @@ def survey_document(surveyed: Surveyed, run: RunFolder, command: str) -> dict[st
         "verdict": surveyed.verdict.value,
         "exit_code": int(surveyed.verdict.exit_code),
         "command": command,
+        "level": "same-stack",
+        "identity": {"digest": surveyed.identity, "differences": []},
         "folder": str(run.path),
         "sentence": surveyed.sentence,
         "problems": list(surveyed.problems),
@@ -97,7 +100,7 @@ def _offender(one: Offender) -> dict[str, Any]:
         "differed": one.differed,
         "says": one.says,
         "advice": one.advice,
-        "accept": f"{seen.operator}@{seen.source}",
+        "accept": glob.escape(f"{seen.operator}@{seen.source}"),
         "accepted": one.accepted or None,
     }
 

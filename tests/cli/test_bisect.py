@@ -37,10 +37,17 @@ KEYS: dict[str, tuple[str, ...]] = {
 """Of each culprit among keys and variables: what switches it on."""
 
 
-def bisect(folder: Path, planted: str, *overrides: str, arguments: str = "") -> Done:
+def bisect(
+    folder: Path,
+    planted: str,
+    *overrides: str,
+    arguments: str = "",
+    timeout_s: float = 280,
+    extra: dict[str, str] | None = None,
+) -> Done:
     shutil.copy(SCRIPTS / "suspects.py", folder)
     words = f'workload.args="{arguments} --planted {planted}"' if planted else f'workload.args="{arguments}"'
-    return run("bisect", *ONE_WORLD, words, *overrides, cwd=folder, timeout_s=280)
+    return run("bisect", *ONE_WORLD, words, *overrides, cwd=folder, timeout_s=timeout_s, extra=extra)
 
 
 def culprits(done: Done) -> list[str]:
@@ -71,7 +78,7 @@ def test_a_culprit_among_a_script_s_arguments_is_found_and_told(tmp_path: Path) 
         "number": 0,
         "off": [],
         "outcome": "diverges",
-        "launches": 2,
+        "launches": 3,
         "shown": 2,
         "why": "",
         "folder": "out/outcome-0",
@@ -124,21 +131,38 @@ def test_two_that_act_together_are_both_named(strategy: str, tmp_path: Path) -> 
 
 @pytest.mark.full
 @pytest.mark.worlds
-def test_one_that_shows_in_one_launch_of_three_is_found(tmp_path: Path) -> None:
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize(("rate", "first", "least"), [("0.333", 30, 8), ("0.167", 80, 17)])
+def test_one_that_shows_in_some_launches_only_is_found(rate: str, first: int, least: int, tmp_path: Path) -> None:
     given = [FLAGS[name] for name in ("hook", "compile")]
     done = bisect(
         tmp_path,
         "hook",
         SLOW,
         "launches=3",
-        "bisect.first=30",
+        f"bisect.first={first}",
+        "bisect.confidence=0.99",
+        "bisect.most=2000",
         *(factor for _, factor in given),
-        arguments="--rate 0.333 " + " ".join(flag for flag, _ in given),
+        arguments=f"--rate {rate} " + " ".join(flag for flag, _ in given),
+        timeout_s=880,
     )
     verdict = assert_found(done, "hook")
-    assert verdict["outcomes"][0]["shown"] < verdict["outcomes"][0]["launches"]
+    assert verdict["confidence"] >= 0.99
     equal = [one for one in verdict["outcomes"] if one["off"] == ["hook"]]
-    assert equal[0]["launches"] >= 8
+    assert equal[0]["launches"] >= least
+    assert (equal[0]["outcome"], equal[0]["shown"]) == ("reproducible", 0)
+
+
+@pytest.mark.full
+@pytest.mark.worlds
+def test_a_variable_that_the_script_inherits_can_be_named(tmp_path: Path) -> None:
+    given = FLAGS["hook"]
+    named = 'bisect.factors.fast.overrides=["launcher.env.FAST=0"]'
+    done = bisect(tmp_path, "env.FAST", SLOW, given[1], named, arguments=given[0], extra={"FAST": "1"})
+    verdict = assert_found(done, "fast")
+    assert verdict["culprits"][0]["overrides"] == ["launcher.env.FAST=0"]
+    assert "launcher.env.FAST=0" in verdict["reproduce"]["equal"]
 
 
 @pytest.mark.full
@@ -164,6 +188,8 @@ def test_a_suspect_that_the_script_sets_itself_is_left_out_and_named(tmp_path: P
     assert_found(done, "hook")
     assert done.verdict is not None
     assert "the script sets it itself" in done.verdict["left_out"]["algorithms"]
+    numbers = [one["number"] for one in done.verdict["outcomes"]]
+    assert len(numbers) == len(set(numbers))
 
 
 @pytest.mark.full
@@ -195,8 +221,10 @@ def test_a_built_in_workload_and_a_real_race(tmp_path: Path) -> None:
         (["bisect.first=1"], "bisect.first=1"),
         (["bisect.most=4"], "bisect.most=4"),
         (["bisect.skip=nobody"], "nobody"),
+        (["bisect.skip=env.NOWHERE"], "bisect.skip names env.NOWHERE"),
         (["bisect.factors.mine.arg=x"], "Its keys are"),
         (["bisect.factors.mine=3"], "is no suspect"),
+        (["bisect.factors.mine.overrides=a=1"], "error: bisect.factors.mine.overrides=a=1 cannot be read"),
         (['bisect.factors.mine.cost="much"'], "names nothing that switches it off"),
         (["capture=off"], "capture=off"),
         ([], "there is no suspect to switch off"),

@@ -125,6 +125,26 @@ def test_ways_in_which_a_seed_arrives_and_a_metric_is_told(tmp_path: Path) -> No
 
 
 @pytest.mark.full
+def test_the_scalars_that_a_script_gives_tensorboard(tmp_path: Path) -> None:
+    pytest.importorskip("tensorboard")
+    some = ["seeds=[1,2,3]", "spread.repeats=1", "metric.tag=val/loss"]
+    own = [*some, 'metric.tensorboard="{out}/events"']
+    last = spread(tmp_path, *own, args="--seed {seed} --events {out}/events")
+    first = spread(tmp_path, *own, "metric.take=max", args="--seed {seed} --events {out}/events", out="first")
+    shared = spread(tmp_path, *some, "metric.tensorboard=events", args="--seed {seed} --events events", out="shared")
+    for done, more in ((last, 0.0), (first, 2.0), (shared, 0.0)):
+        assert (done.code, done.last_line) == (0, "MEASURED"), done.stdout + done.stderr
+        assert done.verdict is not None
+        for one in done.verdict["launches"]:
+            log = (tmp_path / done.verdict["folder"] / f"launch-{one['launch']}" / "rank-0.log").read_text()
+            told = float(log.rpartition("val_loss=")[2])
+            assert one["value"] == pytest.approx(told + more, rel=1e-6)  # TensorBoard keeps 32 bits
+    wrong = spread(tmp_path, *own, "metric.tag=val/acc", args="--seed {seed} --events {out}/events", out="wrong")
+    assert (wrong.code, wrong.last_line) == (2, "NOT_JUDGED")
+    assert "Its tags are: val/loss" in " ".join(wrong.stdout.split())
+
+
+@pytest.mark.full
 def test_a_candidate_is_paired_by_seed_and_judged_by_six(tmp_path: Path) -> None:
     candidate = "candidate=[\"workload.args='--seed {seed} --scale 1.5'\"]"
     done = spread(tmp_path, REGEX, "seeds=[1,2,3,4,5,6]", "metric.better=lower", candidate)

@@ -1,5 +1,6 @@
 """What survey lists, of a workload and of scripts, and how it ends."""
 
+import json
 import shutil
 from pathlib import Path
 
@@ -29,6 +30,8 @@ def test_a_script_s_offenders_are_listed_and_can_be_accepted(tmp_path: Path) -> 
     assert done.verdict is not None
     refused, unknown = done.verdict["offenders"]
     assert (done.verdict["schema"], done.verdict["kind"]) == ("survey/1", "survey")
+    identity = json.loads((tmp_path / "out" / "identity.json").read_text())
+    assert done.verdict["identity"]["digest"] == identity["digest"]
     assert (refused["operator"], refused["kind"], refused["source"]) == (
         "aten::put_", "no deterministic form", line("put_("),
     )  # fmt: skip
@@ -91,6 +94,8 @@ def test_a_launch_that_fails_is_not_judged(tmp_path: Path) -> None:
         (["capture=step"], "does not look at operators"),
         (["survey.again=0"], "survey.again=0"),
         (["launches=2"], "launches"),
+        (["survey.accept=[{a:1}]"], "accept[0]: Cannot convert 'dict' to string"),
+        (["capture.steps=[100,105]"], "Add train.max_steps=106"),
     ],
 )
 def test_a_mistake_is_told_in_short(overrides: list[str], told: str, tmp_path: Path) -> None:

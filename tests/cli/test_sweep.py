@@ -46,6 +46,70 @@ def test_what_is_recorded_has_no_verdict(tmp_path: Path) -> None:
     assert "already holds a sweep" in again.stderr
 
 
+SCRIPT = Path(__file__).parents[1] / "scripts"
+SUSPECTS = ("nproc=2", "workload=script", f"workload.path={SCRIPT / 'suspects.py'}", "launches=2")
+MEASURED = ("nproc=1", "workload=script", f"workload.path={SCRIPT / 'measured.py'}")
+
+
+@pytest.mark.full
+@pytest.mark.worlds
+@pytest.mark.parametrize(
+    ("command", "words", "code", "verdicts"),
+    [
+        (
+            "bisect",
+            [
+                *SUSPECTS, "bisect.skip=[hash_seed,seeds,distributed]", "bisect.factors.hook.drop=--hook",
+                'workload.args="--hook --planted hook","--hook --planted workers"', "bisect.first=2",
+            ],
+            1,
+            ["DIVERGED", "REPRODUCIBLE"],
+        ),
+        (
+            "survey",
+            [
+                "nproc=2", "workload=script", f"workload.path={SCRIPT / 'offenders.py'}", "survey.accept=aten::*",
+                'workload.args="","--clean"',
+            ],
+            1,
+            ["DIVERGED", "REPRODUCIBLE"],
+        ),
+        (
+            "spread",
+            [
+                *MEASURED, 'workload.args="--seed {seed}"', "spread.repeats=1", "seeds=[1,2],[3,4]",
+                'metric.regex="val_loss=(.*)","accuracy=(.*)"',
+            ],
+            2,
+            ["MEASURED", "NOT_JUDGED", "MEASURED", "NOT_JUDGED"],
+        ),
+        (
+            "cost",
+            [
+                *MEASURED, 'workload.args="--steps 1000"', "cost.repeats=2", "cost.warmup=1", "cost.steps=5,10",
+                "cost.switches=false",
+            ],
+            0,
+            ["MEASURED", "MEASURED"],
+        ),
+    ],
+)  # fmt: skip
+def test_searches_and_measurements_are_swept(
+    command: str, words: list[str], code: int, verdicts: list[str], tmp_path: Path
+) -> None:
+    done = run(command, "-m", *words, "output.dir=mine", cwd=tmp_path)
+    assert done.code == code, done.stdout + done.stderr
+    document = summary(tmp_path / "mine")
+    assert sorted(entry["verdict"] for entry in document["runs"]) == sorted(verdicts)
+    assert document["exit_code"] == code
+    for number, entry in enumerate(document["runs"]):
+        own = json.loads((tmp_path / f"mine/{number}/verdict.json").read_text())
+        assert (own["verdict"], own["exit_code"]) == (entry["verdict"], entry["exit_code"])
+        assert entry["first"] in ("", own["sentence"], *own["problems"][:1])
+        assert (tmp_path / f"mine/{number}/report.html").is_file()
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["mine"]
+
+
 def test_runs_that_name_their_folders_keep_them(tmp_path: Path) -> None:
     run("check", "-m", "nproc=0", "output.dir=a,b", cwd=tmp_path)
     assert [entry["folder"] for entry in summary(tmp_path / "runs/0")["runs"]] == ["a", "b"]

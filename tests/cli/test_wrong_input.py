@@ -33,6 +33,8 @@ from tests.command import run
         ("compare", [], "no run was named"),
         ("compare", ["runs=[nowhere,nothing]"], "nowhere"),
         ("compare", ["runs=[.]"], "holds no launches"),
+        ("spread", ["-m", "seeds=1,2,3"], "It takes a list, in brackets"),
+        ("check", ["judge.ignore=[[a]]"], "ignore[0]: Cannot convert 'list' to string"),
         ("check", ["+nprox=4"], "nprox is no key of check"),
         ("check", ["+launcher.env2.x=4"], "launcher.env2 is no key"),
         ("check", ["launcher.env.X=4", "nproc=0"], "nproc=0"),
@@ -67,6 +69,7 @@ def test_lists_need_no_brackets() -> None:
     assert as_meant(["runs=a", "compare.allow=x,y", "nproc=2"]) == ["runs=[a]", "compare.allow=[x,y]", "nproc=2"]
     assert as_meant(["runs=[a]", "runs=", "-n"]) == ["runs=[a]", "runs=", "-n"]
     assert as_meant(["-m", "runs=a,b"]) == ["-m", "runs=a,b"]
+    assert as_meant(["-m", "runs=a", "seeds=range(1,3)"]) == ["-m", "runs=[a]", "seeds=range(1,3)"]
 
 
 def test_several_drivers_are_sent_away_with_the_right_command(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 import argparse
 import json
 import os
+import signal
 import sys
 
 import torch
@@ -17,7 +18,22 @@ def arguments():
     parser.add_argument("--steps", type=int, default=3)
     parser.add_argument("--how", default="well")
     parser.add_argument("--log")
+    parser.add_argument("--events")
     return parser.parse_args()
+
+
+def write_events(folder, value):
+    from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415  only there with TensorBoard
+
+    with SummaryWriter(folder) as writer:
+        for step in range(3):
+            writer.add_scalar("val/loss", value + 2 - step, step)
+
+
+def kill_last_rank():
+    if int(os.environ["RANK"]) == int(os.environ["WORLD_SIZE"]) - 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    dist.barrier()
 
 
 def main():
@@ -28,7 +44,12 @@ def main():
         torch.manual_seed(0 if args.how == "deaf" else args.seed)
     model = nn.Linear(4, 1)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    for _ in range(args.steps):
+    is_strict = torch.are_deterministic_algorithms_enabled()
+    for step in range(args.steps):
+        if step == 2 and (args.how == "killed" or (args.how == "killed-when-strict" and is_strict)):
+            kill_last_rank()
+        if step == 2 and args.how == "talking":
+            print("training")
         optimizer.zero_grad()
         loss = model(torch.randn(8, 4)).square().mean() * args.scale
         loss.backward()
@@ -41,6 +62,8 @@ def main():
     if args.log:
         with open(args.log, "a") as log:
             log.write(json.dumps({"val": {"loss": value}, "seed": args.seed}) + "\n")
+    if args.events:
+        write_events(args.events, value)
 
 
 if __name__ == "__main__":

@@ -3,6 +3,7 @@
 import argparse
 import os
 import random
+import signal
 
 import torch
 import torch.distributed as dist
@@ -13,7 +14,7 @@ from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
 parser = argparse.ArgumentParser()
 parser.add_argument("--planted", nargs="*", default=[])
 parser.add_argument("--rate", type=float, default=1.0)
-for flag in ("compile", "bf16", "persistent", "hook", "careless"):
+for flag in ("compile", "bf16", "persistent", "hook", "careless", "fragile"):
     parser.add_argument(f"--{flag}", action="store_true")
 parser.add_argument("--optimizer", default="plain")
 parser.add_argument("--workers", type=int, default=0)
@@ -37,7 +38,7 @@ ON = {
     "bucket": lambda: args.bucket is not None,
     "threads": lambda: torch.get_num_threads() > 1,
     "distributed": lambda: dist.get_world_size() > 1,
-    "env.FAST": lambda: "FAST" in os.environ,
+    "env.FAST": lambda: os.environ.get("FAST", "0") != "0",
 }
 
 
@@ -47,6 +48,8 @@ def main() -> None:
     if args.careless:
         torch.use_deterministic_algorithms(False)
     dist.init_process_group("gloo")
+    if args.fragile and torch.are_deterministic_algorithms_enabled() and dist.get_rank() == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
     torch.manual_seed(0)
     data = TensorDataset(torch.randn(16, 4), torch.randn(16, 1))
     model = DistributedDataParallel(nn.Linear(4, 1))

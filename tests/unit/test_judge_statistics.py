@@ -16,6 +16,29 @@ SECOND_DRUG = [1.9, 0.8, 1.1, 0.1, -0.1, 4.4, 5.5, 1.6, 4.6, 3.4]
 # Darwin's maize (1876) as Fisher took it in The Design of Experiments (1935), cross- less self-fertilised, 1/8 inch.
 MAIZE = [49.0, -67, 8, 16, 6, 23, 28, 41, 14, 29, 56, 24, 75, 60, -48]
 
+# Load at failure of 22 specimens of alloy U-700, MPa: Montgomery and Runger, Applied Statistics and Probability for
+# Engineers, examples 8-4 and 8-8 of the third edition, where the deviation is rounded to 3.55.
+ADHESION = [
+    19.8, 10.1, 14.9, 7.5, 15.4, 15.4, 15.4, 18.5, 7.9, 12.7, 11.9, 11.4, 11.4, 14.1, 17.6, 16.7, 15.8, 19.5, 8.8, 13.6,
+    11.9, 11.4,
+]  # fmt: skip
+
+
+def test_mean_and_next_specimen_as_in_montgomery_and_runger() -> None:
+    found = summarise(ADHESION, 0.95)
+    assert (found.n, round(found.mean, 2), round(found.sd, 2)) == (22, 13.71, 3.55)
+    assert [found.mean_in.low, found.mean_in.high] == pytest.approx([12.14, 15.28], abs=0.01)
+    next_one = prediction(ADHESION, 1, 0.95)
+    assert [next_one.low, next_one.high] == pytest.approx([6.16, 21.26], abs=0.015)
+
+
+def test_the_bound_of_a_variance_as_in_montgomery_and_runger() -> None:
+    """Filling bottles, example 8-6: 20 of a variance of 0.0153; that of all is 0.0287 at most, at 95 % to one side."""
+    drawn = np.random.default_rng(0).normal(0.0, 1.0, 20)
+    filled = drawn / drawn.std(ddof=1) * math.sqrt(0.0153)
+    found = summarise(filled.tolist(), 0.90)
+    assert found.sd_in.high**2 == pytest.approx(0.0287, abs=5e-5)
+
 
 def test_the_mean_as_in_r_t_test_extra_data_sleep() -> None:
     found = summarise(FIRST_DRUG + SECOND_DRUG, 0.95)
@@ -51,6 +74,7 @@ def test_power_as_in_g_power_and_in_dalgaard() -> None:
     assert seeds_needed(0.5, 1.0, 0.05, 0.8) == 34
     # Dalgaard, Introductory Statistics with R, 8.3: power.t.test(delta=10, sd=10*sqrt(2), power=0.85, type="paired")
     assert seeds_needed(10, 10 * math.sqrt(2), 0.05, 0.85) == math.ceil(19.96892)
+    assert power_of(10, 10 * math.sqrt(2), 19.96892, 0.05) == pytest.approx(0.85, abs=1e-5)
 
 
 def test_what_can_be_detected_and_how_many_are_needed_are_each_others_inverse() -> None:

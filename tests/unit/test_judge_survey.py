@@ -1,5 +1,7 @@
 """What is listed of operators that ran again, and why; what is accepted, and what is not seen at all."""
 
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -7,6 +9,8 @@ import pytest
 from ddp_repro.errors import Verdict
 from ddp_repro.judge.replacements import replacement_of
 from ddp_repro.judge.survey import Kind, Seen, gathered, surveyed
+from ddp_repro.report.survey import survey_document
+from ddp_repro.trace.layout import RunFolder
 
 PLAIN = Seen(operator="aten::addmm", module="head", source="train.py:3", part="forward", calls=4, compared=4)
 
@@ -69,6 +73,15 @@ def test_what_is_accepted_is_no_finding(pattern: str) -> None:
     assert result.offenders[0].accepted == pattern
     assert "1 of 2 operators at their places accepted" in result.sentence
     assert result.notes == ("survey.accept names nothing, and nothing that is listed is so called",)
+
+
+def test_what_accepts_just_one_does_so_wherever_its_file_lies() -> None:
+    odd = replace(race(0), source="runs [old]/train*.py:7")
+    document = survey_document(surveyed([PLAIN], [replace(odd, differed=3)], []), RunFolder(Path("runs/0")), "survey")
+    pattern = document["offenders"][0]["accept"]
+    assert surveyed([PLAIN], [replace(odd, differed=3)], [pattern]).verdict is Verdict.REPRODUCIBLE
+    other = replace(odd, source="runs o/trainer.py:7", differed=3)
+    assert surveyed([PLAIN], [other], [pattern]).verdict is Verdict.DIVERGED
 
 
 def test_nothing_seen_is_no_clean_bill() -> None:
