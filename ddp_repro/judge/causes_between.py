@@ -87,8 +87,8 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
     "forward-operator": Cause(
         title="nondeterministic operator in the forward",
         message="{name} differs while data, random states and parameters as they were last seen are equal{value}: an "
-        "operator of the forward or of the loss is not deterministic, or reads what is not seen (a generator of its own, "
-        "the clock, a parameter that something wrote to in between)",
+        "operator of the forward or of the loss is not deterministic, or reads what is not seen (a generator of its "
+        "own, the clock, a parameter that something wrote to in between)",
         advice="{cure}",
     ),
     "forward-inputs": Cause(
