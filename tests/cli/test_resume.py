@@ -103,6 +103,17 @@ def test_a_world_that_is_killed_goes_on_from_its_newest_checkpoint(tmp_path: Pat
     assert [min(step for step in trace.step.tolist() if step >= 0) % 3 for trace in went_on] == [0, 0]
 
 
+@pytest.mark.full
+def test_a_rank_that_is_killed_before_its_first_step_is_no_difference(tmp_path: Path) -> None:
+    script = ["workload=script", f"workload.path={Path(__file__).parents[1] / 'scripts' / 'late.py'}", "nproc=3"]
+    arguments = ['resume.save_args="--save {checkpoint}"', 'resume.load_args="--resume {checkpoint}"']
+    killed = ["resume.stop=kill", "resume.at=[2]", "resume.every=1"]
+    done = run("resume", *script, *arguments, *killed, "output.dir=run", cwd=tmp_path)
+    assert done.verdict is not None, done.stdout + done.stderr
+    assert (done.code, done.verdict["findings"]) == (0, []), done.stdout
+    assert RunFolder(tmp_path / "run").launch(1).ranks() == [0, 1]
+
+
 @pytest.mark.parametrize(
     ("workload", "expected"),
     [

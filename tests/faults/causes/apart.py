@@ -34,23 +34,21 @@ def own_packages():
 
 
 def other_processor():
-    """Have this process see the processor of an older node: a mount that no other process sees, which takes root."""
+    """Have this process see the processor of an older node: by a mount that no other process sees, where it may."""
     libc = ctypes.CDLL(None, use_errno=True)
+    if libc.unshare(CLONE_NEWNS) != 0:
+        return
     told = Path(tempfile.mkdtemp()) / "cpuinfo"
     known = Path("/proc/cpuinfo").read_text()
     told.write_text(re.sub(r"(?m)^model name.*$", "model name\t: An Older Processor", known))
-    done = [
-        libc.unshare(CLONE_NEWNS),
-        libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None),
-        libc.mount(str(told).encode(), b"/proc/cpuinfo", None, MS_BIND, None),
-    ]
-    assert done == [0, 0, 0], os.strerror(ctypes.get_errno())
+    libc.mount(None, b"/", None, MS_REC | MS_PRIVATE, None)
+    assert libc.mount(str(told).encode(), b"/proc/cpuinfo", None, MS_BIND, None) == 0, os.strerror(ctypes.get_errno())
 
 
 def set_up():
     if RANK == 0:
         torch.set_num_threads(2)  # it writes the logs as well
-    if RANK == 1 and os.geteuid() == 0:
+    if RANK == 1:
         other_processor()
     if RANK == 2:
         own_packages()
