@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
+from ddp_repro.judge.wording import numbered
 from ddp_repro.report.html.telling import cut
 from tests.browser import Browser
 
@@ -66,8 +67,8 @@ def _assert_finding(shown: dict[str, str], found: dict[str, Any]) -> None:
     placed = ["" if step is None else "before step 0" if step < 0 else f"step {step}", found["phase"], found["name"]]
     for part in placed:
         assert plain(cut(part or "", LONGEST)) in plain(shown["place"])
-    for numbers in (found["launches"], found["ranks"]):
-        assert not numbers or str(numbers[0]) in shown["place"]
+    for noun, numbers in (("launch", found["launches"]), ("rank", found["ranks"])):
+        assert not numbers or numbered(noun, numbers) in shown["place"].split(", ")
     distance = found["distance"]
     if distance is not None:
         assert f"{distance['elements']:,} of {distance['of']:,} element" in text

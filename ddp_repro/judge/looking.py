@@ -39,6 +39,11 @@ _CAUSES: Final = frozenset(
         "recomputation",
     }
 )
+_FROM_OUTSIDE: Final = {
+    "forward-operator": "the forward reads what is not reproducible",
+    "backward-operator": "the backward reads what is not reproducible",
+}
+"""Titles where no operator is to blame, but what one reads."""
 _WITNESSES: Final = ("launches", "twins")
 _OF_ANY_OPERATOR: Final = ("forward-operator", "backward-operator", "gradient")
 """Causes whose advice is on an operator that is not known, and on nothing besides."""
@@ -96,7 +101,8 @@ def with_operator(found: Finding, parted: OperatorDivergence) -> Finding:
     told = f"operator {operator.operator}{inside}{where}, {operator.source}{shapes} {words}"
     seen = f"(rank {parted.rank}, step {parted.step} of the second look)"
     message = f"{found.message}; {told} {seen}"
-    return replace(found, operator=operator.operator, source=operator.source, message=message)
+    title = _FROM_OUTSIDE.get(found.cause, found.title) if parted.evidence == "input" else found.title
+    return replace(found, title=title, operator=operator.operator, source=operator.source, message=message)
 
 
 def with_module(found: Finding, look: Look) -> Finding:

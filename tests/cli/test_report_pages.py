@@ -143,6 +143,31 @@ def test_a_page_tells_its_verdict(kind: str, browser: Browser, tmp_path: Path) -
     _assert_opens(browser, folder)
 
 
+def test_a_page_that_tells_another_number_would_be_noticed(browser: Browser, tmp_path: Path) -> None:
+    folder = RunFolder(tmp_path)
+    launches, judged = _twins(tmp_path)
+    write_json(folder.verdict, verdict_document(judged, Context(run=folder, command="the command")))
+    write_page(folder, Loaded.of(launches))
+    verdict = _assert_opens(browser, folder)
+    first = verdict["findings"][0]
+    others = [
+        {"observations": verdict["observations"] + 1},
+        {"classes": [[0], [1, 2, 3]]},
+        {"problems": ["a reason that it does not give"]},
+        {"chance": {"launches": 4, "rate": 0.5, "missed": 0.125}},
+        *(
+            {"findings": [{**first, key: value}]}
+            for key, value in (("step", 3), ("ranks", [2]), ("message", "not this one"))
+        ),
+    ]
+    for other in others:
+        try:
+            assert_shows(browser, {**verdict, **other})
+        except AssertionError:
+            continue
+        pytest.fail(f"{other} was not noticed")
+
+
 def _assert_opens(browser: Browser, folder: RunFolder) -> dict[str, Any]:
     browser.loaded.clear()
     browser.open(folder.report)
@@ -155,11 +180,14 @@ def _assert_opens(browser: Browser, folder: RunFolder) -> dict[str, Any]:
 @pytest.mark.full
 @pytest.mark.worlds
 @pytest.mark.timeout(600)
-def test_pages_of_real_runs_tell_their_verdicts(browser: Browser, tmp_path: Path) -> None:
+def test_pages_of_real_runs_tell_their_verdicts(
+    browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where compare was called, whose launches lie elsewhere
     script = Path(__file__).parents[1] / "scripts" / "endings.py"
     runs = {
         "off": ["check", *TINY, "nproc=3", "capture=off"],
-        "twins": ["check", *TINY, "nproc=3", "twins=[[],[capture=off],[seed=1]]"],
+        "twins": ["check", *TINY, "nproc=3", 'twins=[[],["capture=off"],["seed=1"]]'],
         "equal": ["check", *TINY, "nproc=3"],
         "seed": ["check", *TINY, "nproc=3", "launches=1", "seed=1"],
         "both": ["compare", "runs=[equal,seed]"],

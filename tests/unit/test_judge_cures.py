@@ -9,7 +9,7 @@ from ddp_repro.judge.cures import Said, Setting, cure, cure_of, remedy, setting_
 from ddp_repro.judge.diagnosis import diagnose
 from ddp_repro.judge.divergence import LaunchDivergence, compare_launches
 from ddp_repro.judge.findings import Finding
-from ddp_repro.judge.looking import Look, with_cure, with_module
+from ddp_repro.judge.looking import Look, with_cure, with_module, with_operator
 from ddp_repro.judge.operators import Evidence, Operator, OperatorDivergence
 from tests.unit.synthetic import Ranks, Row, Script, changed, identity, launch_of, ranks
 
@@ -89,6 +89,14 @@ def test_what_is_known_stands_instead_of_what_may_help_against_any() -> None:
     assert with_cure(optimizer, "a cure", parted("aten::mm")).advice == "try everything; a cure"
     reduction = replace(FINDING, cause="reduction-order")
     assert with_cure(reduction, "a cure", parted("aten::add.Tensor", "input")) is reduction
+
+
+def test_no_operator_is_blamed_for_what_it_reads() -> None:
+    plain = replace(FINDING, title="nondeterministic operator in backward")
+    assert with_operator(plain, parted("aten::mul.Tensor")).title == plain.title
+    assert (
+        with_operator(plain, parted("aten::mul.Tensor", "input")).title == "the backward reads what is not reproducible"
+    )
 
 
 def _look(phase: str) -> Look:
