@@ -62,6 +62,12 @@ def cure(setting: Setting) -> str:
     return f"{told}; out of their reach are {_OUT_OF_REACH}"
 
 
+def cure_of_twins(setting: Setting) -> str:
+    """Return what to do where variants part in an operator, which what they override may reach."""
+    told = "look for where what the variants override reaches it; if launches of one variant differ as well, "
+    return told + cure(setting)
+
+
 def remedy(setting: Setting) -> str:
     """Return in short what to try where an operator may be the reason."""
     return "determinism=debug was in force already" if setting.is_deterministic else "try determinism=debug"

@@ -7,7 +7,7 @@ from typing import Final
 
 from ddp_repro.judge.causes import Place, finding
 from ddp_repro.judge.comparison import Divergence, Kind
-from ddp_repro.judge.cures import cure, remedy, setting_of
+from ddp_repro.judge.cures import cure, cure_of_twins, remedy, setting_of
 from ddp_repro.judge.data_causes import data_cause, hash_seed_unset, is_stream, rng_cause
 from ddp_repro.judge.distance import distance_between
 from ddp_repro.judge.divergence import LaunchDivergence
@@ -33,6 +33,7 @@ def diagnose(a: Launch, b: Launch, found: LaunchDivergence, *, witness: Witness 
     first, cause, gaps = seen.evidence.first, seen.cause, seen.gaps
     if witness == "twins":
         cause, gaps = twin_cause(seen.evidence, cause, gaps)
+        gaps = {"cure": cure_of_twins(setting_of(a, seen.evidence.rank)), **gaps}
     place = Place(
         witness=witness,
         launches=(a.index, b.index),

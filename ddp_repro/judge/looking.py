@@ -101,7 +101,8 @@ def with_operator(found: Finding, parted: OperatorDivergence) -> Finding:
     told = f"operator {operator.operator}{inside}{where}, {operator.source}{shapes} {words}"
     seen = f"(rank {parted.rank}, step {parted.step} of the second look)"
     message = f"{found.message}; {told} {seen}"
-    title = _FROM_OUTSIDE.get(found.cause, found.title) if parted.evidence == "input" else found.title
+    is_odd = parted.evidence == "input" and found.witness == "launches"
+    title = _FROM_OUTSIDE.get(found.cause, found.title) if is_odd else found.title
     return replace(found, title=title, operator=operator.operator, source=operator.source, message=message)
 
 

@@ -91,7 +91,18 @@ def test_what_is_known_stands_instead_of_what_may_help_against_any() -> None:
     assert with_cure(reduction, "a cure", parted("aten::add.Tensor", "input")) is reduction
 
 
+def test_twins_are_advised_to_look_at_what_they_override() -> None:
+    a, b = launch_of(CLEAN), launch_of({**CLEAN, 1: changed(CLEAN[1], step=2, phase="loss")}, index=1)
+    found = compare_launches(a, b)
+    assert found is not None
+    told = diagnose(a, b, found, witness="twins").advice
+    assert told.startswith("look for where what the variants override reaches it")
+    assert told.endswith(cure(Setting(threads=1)))
+
+
 def test_no_operator_is_blamed_for_what_it_reads() -> None:
+    twins = replace(FINDING, witness="twins", title="nondeterministic operator in backward")
+    assert with_operator(twins, parted("aten::mul.Tensor", "input")).title == twins.title
     plain = replace(FINDING, title="nondeterministic operator in backward")
     assert with_operator(plain, parted("aten::mul.Tensor")).title == plain.title
     assert (

@@ -145,6 +145,8 @@ FINDING = Finding(
 )
 def test_only_what_operators_can_make_is_worth_a_look(changes: dict[str, Any]) -> None:
     assert worth_a_look([FINDING]) is FINDING
+    twins = replace(FINDING, witness="twins", cause="thread-count")
+    assert worth_a_look([twins]) is twins
     assert worth_a_look([replace(FINDING, **changes), FINDING]) is None
     assert worth_a_look([]) is None
 
@@ -152,6 +154,12 @@ def test_only_what_operators_can_make_is_worth_a_look(changes: dict[str, Any]) -
 def test_the_rate_is_told_where_it_does_not_return() -> None:
     told = without_return(FINDING, [[0, 1, 2, 4], [3]], 4).message
     assert told == "it differs; it was seen in 1 of 5 launches, and a second look (4 launches) did not show it again"
+
+
+def test_twins_that_do_not_part_again_have_no_rate() -> None:
+    told = without_return(replace(FINDING, witness="twins"), [[0], [1]], 4).message
+    assert "a second look (4 launches) did not show it again: it is not only what the variants override" in told
+    assert "1 of 2" not in told
 
 
 def test_a_distance_in_words() -> None:
