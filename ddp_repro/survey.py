@@ -14,7 +14,7 @@ from ddp_repro.cli import Command, run_command
 from ddp_repro.config import CaptureLevel, RecordConfig, SurveyConfig
 from ddp_repro.errors import ExitCode, Verdict
 from ddp_repro.judge.survey import Surveyed, gathered, surveyed
-from ddp_repro.judge.wording import counted, numbered
+from ddp_repro.judge.wording import counted
 from ddp_repro.measured import identity_told
 from ddp_repro.page import open_where_wanted, page_told
 from ddp_repro.report.html.tables import write_tables
@@ -72,7 +72,7 @@ def _result(folder: RunFolder, config: SurveyConfig) -> Surveyed:
     if problems:
         return Surveyed(verdict=Verdict.NOT_JUDGED, sentence=problems[0], problems=tuple(problems))
     result = surveyed(gathered(reports[_ON]), gathered(reports[_OFF]), config.survey.accept)
-    return replace(result, notes=(*result.notes, *_notes(reports, config), *_silent(folder, config.nproc)))
+    return replace(result, notes=(*result.notes, *_notes(reports, config)))
 
 
 def _reports(launch: LaunchFolder, nproc: int) -> list[dict[str, Any]]:
@@ -95,12 +95,6 @@ def _notes(reports: Sequence[Sequence[Mapping[str, Any]]], config: SurveyConfig)
     if any(report["compiled"] for launch in reports for report in launch):
         notes.append("regions that torch.compile made stay compiled: operators in them were not looked at")
     return notes
-
-
-def _silent(folder: RunFolder, nproc: int) -> list[str]:
-    """Return which ranks saw no operator, where others did."""
-    silent = [rank for rank in range(nproc) if not folder.launch(_ON).survey(rank).exists()]
-    return [f"{numbered('rank', silent)} saw no operator: no forward with gradients in these steps"] if silent else []
 
 
 def main() -> None:

@@ -86,6 +86,7 @@ def test_a_culprit_among_a_script_s_arguments_is_found_and_told(tmp_path: Path) 
     assert "--workers 0" in verdict["reproduce"]["equal"]
     assert "torchrun -m ddp_repro.check nproc=2" in verdict["reproduce"]["diverging"]
     assert "bisect" not in verdict["reproduce"]["equal"]
+    assert "it showed in at least" in verdict["sentence"]
     for told in ("change     workers:", "diverges   torchrun", "equal      torchrun", "left out"):
         assert told in done.stdout
     page = (tmp_path / "out" / "report.html").read_text()
