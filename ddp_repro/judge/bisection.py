@@ -82,7 +82,10 @@ def ends_problem(outcomes: Outcomes, everything: frozenset[str]) -> tuple[Verdic
     if on.outcome is Outcome.UNKNOWN:
         return Verdict.NOT_JUDGED, f"the command as it is could not be judged: {on.why}"
     if off is not None and off.outcome is Outcome.YES:
-        return Verdict.NOT_JUDGED, "launches diverge with all suspects off as well: none of them is the reason"
+        return Verdict.NOT_JUDGED, (
+            "launches diverge with all suspects off as well: none of them is the reason, unless switching one off "
+            "brings another fault about (bisect.skip leaves suspects on)"
+        )
     if off is not None and off.outcome is Outcome.UNKNOWN:
         return Verdict.NOT_JUDGED, f"with all suspects off it could not be judged: {off.why}"
     return None

@@ -75,8 +75,9 @@ def _told(one: Offender) -> list[Paragraph]:
 def _called(one: Offender) -> str:
     seen = one.seen
     where = f" of {seen.module}" if seen.module else ""
+    part = "outside of modules and backward" if seen.part == "forward" and not seen.module else f"in the {seen.part}"
     by = f" ({seen.node})" if seen.node else ""
-    return f"{seen.operator}{where} in the {seen.part}, {seen.source or 'no line of yours'}{by}"
+    return f"{seen.operator}{where} {part}, {seen.source or 'no line of yours'}{by}"
 
 
 def _seen(one: Offender) -> str:

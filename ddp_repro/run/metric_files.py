@@ -36,7 +36,7 @@ class AppendedLines:
         """Return the numbers in the order of the lines."""
         content = self._content(trial)
         grew = len(content) >= self._size and xxhash.xxh3_128_digest(content[: self._size]) == self._digest
-        told = list(_objects(content[self._size :] if grew else content))
+        told = list(_objects(content[self._size :] if grew else content, self._key))
         found = [value for one in told if (value := _number(one, self._key)) is not None]
         if found:
             return found
@@ -57,13 +57,18 @@ class AppendedLines:
             raise ReproError(f"metric.jsonl: {path} cannot be read: {error.strerror}.", hint="Name a file.") from error
 
 
-def _objects(content: bytes) -> Iterator[dict[str, Any]]:
-    """Yield the objects among the lines; a line that is none, or was cut, is passed over."""
+def _objects(content: bytes, key: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects among the lines; a line that is none is passed over, unless it holds the key.
+
+    A number of JSON is never ``nan``, which scripts print all the same, and a line that was cut holds a number that
+    nobody can know: both are NaN.
+    """
+    named = json.dumps(key.rpartition(".")[2], ensure_ascii=False).encode()
     for line in content.splitlines():
         try:
             one = json.loads(line)
         except ValueError:
-            continue
+            one = {key: math.nan} if named in line else None
         if isinstance(one, dict):
             yield one
 
@@ -71,17 +76,17 @@ def _objects(content: bytes) -> Iterator[dict[str, Any]]:
 def _number(one: dict[str, Any], key: str) -> float | None:
     """Return the number under ``key``, or under its parts one in the other; ``None`` where nothing has that key.
 
-    What is there and is no number is NaN, as which some write ``null`` and some a word.
+    What is there and is no number is NaN, as which some write ``null`` and some a word. An object is no value.
     """
     value: Any = one
     for part in [key] if key in one else key.split("."):
         if not isinstance(value, dict) or part not in value:
             return None
         value = value[part]
-    if isinstance(value, (dict, list)):
+    if isinstance(value, dict):
         return None
     try:
-        return math.nan if value is None or isinstance(value, bool) else float(value)
+        return math.nan if value is None or isinstance(value, (bool, list)) else float(value)
     except ValueError:
         return math.nan
 

@@ -10,6 +10,8 @@ _NUMBER: Final = re.compile(
     r"[-+]?(?:nan|inf(?:inity)?|(?:\d+(?:[,_]\d{3}(?!\d))*(?:\.\d+)?|\.\d+)(?:e[-+]?\d+)?)(?!\w)", re.IGNORECASE
 )
 """A number as people print it, with ``nan``, infinities, exponents and separators of thousands."""
+_DECIMAL_COMMA: Final = re.compile(r"([-+]?\d+),(?!\d{3}(?!\d))\d+")
+"""A whole number that may be the beginning of another one: ``0,75``; three digits are thousands."""
 _NUMBER_NEXT: Final = re.compile(rf"[ \t]*({_NUMBER.pattern})", _NUMBER.flags)
 _HINT: Final = "Have the group take all of it, whatever it is: (\\S+) up to the next space, or ([^ ,]+)."
 _LINE: Final = 80
@@ -17,11 +19,12 @@ _LINE: Final = 80
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Found:
-    """The first group of a match, and where it stands in the text."""
+    """The first group of a match, where it stands in the text, and where the match ends."""
 
     text: str
     start: int
     end: int
+    match_end: int
 
 
 def found_in(pattern: "re.Pattern[str]", text: str) -> list[Found]:
@@ -30,9 +33,18 @@ def found_in(pattern: "re.Pattern[str]", text: str) -> list[Found]:
 
 
 def refuse_parts(pattern: "re.Pattern[str]", text: str, found: Found) -> None:
-    """Raise ReproError where a group holds a part of a number only: ``1.5`` of ``1.5e-06``, ``5`` of ``0.75``."""
+    """Raise ReproError where a group holds a part of a number only: ``1.5`` of ``1.5e-06``, ``5`` of ``0.75``.
+
+    ``0`` of ``0,75`` is one as well, unless the pattern says itself that a comma follows.
+    """
     start = found.start + len(found.text) - len(found.text.lstrip())
     whole = next((one for one in _NUMBER.finditer(text, *_line(text, start)) if one.start() <= start < one.end()), None)
+    comma = _DECIMAL_COMMA.match(text, start)
+    if comma is not None and found.end == found.match_end == comma.end(1):
+        raise ReproError(
+            f"metric.regex={pattern.pattern} takes {found.text!r} of {comma[0]!r} in {_told(text, start)!r}.",
+            hint="Numbers have a decimal point. Where the comma parts two numbers, have the pattern go on with it.",
+        )
     if whole is None or (whole.start() >= start and whole.end() <= found.end):
         return
     raise ReproError(
@@ -44,7 +56,7 @@ def refuse_passed_over(pattern: "re.Pattern[str]", text: str, found: list[Found]
     """Raise ReproError where what precedes the group is followed by a number that the pattern does not match.
 
     That is how ``loss=nan`` or ``loss=-1`` goes unseen by ``loss=([0-9.]+)``. With ``only_last`` what precedes the last
-    match does not count. A pattern that begins with its group, or whose beginning is none by itself, is not looked at.
+    match does not count. A pattern that begins with its group, or can match without it, is not looked at.
     """
     before = _beginning(pattern)
     if before is None:
@@ -65,21 +77,34 @@ def refuse_passed_over(pattern: "re.Pattern[str]", text: str, found: list[Found]
 def _group(match: "re.Match[str]") -> Found:
     number = next((at for at, group in enumerate(match.groups(), start=1) if group is not None), 0)
     if not number:
-        return Found(text="", start=match.start(), end=match.start())
-    return Found(text=match[number], start=match.start(number), end=match.end(number))
+        return Found(text="", start=match.start(), end=match.start(), match_end=match.end())
+    return Found(text=match[number], start=match.start(number), end=match.end(number), match_end=match.end())
 
 
 def _beginning(pattern: "re.Pattern[str]") -> "re.Pattern[str] | None":
     """Return the pattern up to its first group, where that is a pattern of its own."""
     source = pattern.pattern
     at = next((one.start(1) for one in _GROUPS.finditer(source) if one[1]), 0)
-    if not source[:at].strip("^") or "|" in source[:at]:
+    if not source[:at].strip("^") or _has_branches(source[:at]):
         return None
     try:
         return re.compile(source[:at], pattern.flags)
     except re.error:
         return None
 
+
+def _has_branches(source: str) -> bool:
+    """Tell whether a ``|`` parts the pattern itself, and not a group in it."""
+    depth = 0
+    for sign in _SIGNS.finditer(source):
+        depth += {"(": 1, ")": -1}.get(sign[1] or "", 0)
+        if sign[1] == "|" and depth == 0:
+            return True
+    return False
+
+
+_SIGNS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|([()|])", re.DOTALL)
+"""What may stand in a pattern: an escaped sign, a set of signs; or, as its first group, what parts or joins."""
 
 _GROUPS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(\((?:\?P<|(?!\?)))", re.DOTALL)
 """What may stand before a group: an escaped sign, a set of signs; or, as its first group, the group's opening."""

@@ -17,9 +17,11 @@ def validate_spread(config: SpreadConfig, candidate: SpreadConfig | None) -> Non
     options = config.spread
     if not 1 <= options.repeats <= _MOST:
         raise ReproError(f"spread.repeats={options.repeats} is not possible.", hint="Use 1 or more launches a seed.")
-    for key, share in {"spread.confidence": options.confidence, "spread.power": options.power}.items():
+    for key, share, usual in (("confidence", options.confidence, 0.95), ("power", options.power, 0.8)):
         if not 0.5 <= share <= 0.999:
-            raise ReproError(f"{key}={share} is not possible.", hint=f"Use a share from 0.5 to 0.999: {key}=0.95")
+            raise ReproError(
+                f"spread.{key}={share} is not possible.", hint=f"Use a share from 0.5 to 0.999: spread.{key}={usual}"
+            )
     if options.baseline and config.candidate:
         raise ReproError(
             "candidate and spread.baseline are both given.",

@@ -69,6 +69,8 @@ def test_what_is_no_number_is_refused(trial: Trial, regex: str, told: str) -> No
         ("loss=2,345.5\n", "loss=([0-9]+)", "takes '2' of '2,345.5'"),
         ("loss=0.75\n", "loss.*([0-9.]+)", "takes '5' of '0.75'"),
         ("loss=-0.5\n", "loss=-?([0-9.]+)", "takes '0.5' of '-0.5'"),
+        ("loss=0.5\nloss=nan\n", "(?:loss|val_loss)=([0-9.]+)", "passes over 'nan' in 'loss=nan'"),
+        ("a|loss=0.5\na|loss=nan\n", r"(?:a\|(?:loss|l))=([0-9.]+)", "passes over 'nan'"),
     ],
 )
 def test_a_pattern_that_takes_a_part_or_passes_over_a_number_is_refused(
@@ -93,11 +95,23 @@ def test_a_pattern_that_takes_a_part_or_passes_over_a_number_is_refused(
         ("a(1)=0.5 [x] =0.7\n", r"a\(1\)=([0-9.]+)", 0.5),
         ("[x](=0.5\n", r"[[(x]+\](?:\()=([0-9.]+)", 0.5),
         ("loss=12,34 acc=5\n", r"loss=(\d+),", 12.0),
+        ("loss=0.5,0.25\n", r"loss=([0-9.]+)", 0.5),
+        ("loss=2, 5\n", r"loss=(\d+)", 2.0),
+        ("loss=0.5\nval=nan\n", r"loss=([0-9.]+)|val=(x)", 0.5),
     ],
 )
 def test_what_stands_beside_a_number_is_no_part_of_it(trial: Trial, printed: str, regex: str, value: float) -> None:
     trial.folder.log(0).write_text(printed)
     assert metric(trial, regex=regex).read(trial).value == value
+
+
+@pytest.mark.parametrize(("printed", "taken"), [("0,7705", "0"), ("-12,5", "-12"), ("1,5e3", "1")])
+def test_a_decimal_comma_is_refused(trial: Trial, printed: str, taken: str) -> None:
+    trial.folder.log(0).write_text(f"loss={printed}\n")
+    with pytest.raises(ReproError) as refused:
+        metric(trial, regex="loss=([-0-9.]+)").read(trial)
+    assert f"takes '{taken}' of '{printed.removesuffix('e3')}'" in str(refused.value)
+    assert "decimal point" in refused.value.hint
 
 
 def test_a_number_that_is_passed_over_early_counts_only_where_all_values_do(trial: Trial) -> None:
@@ -107,7 +121,7 @@ def test_a_number_that_is_passed_over_early_counts_only_where_all_values_do(tria
         metric(trial, regex="acc=([0-9.]+)", take=Take.max).read(trial)
 
 
-@pytest.mark.parametrize("last", ["null", '"n/a"', "NaN", "true"])
+@pytest.mark.parametrize("last", ["null", '"n/a"', "NaN", "true", "nan", "-inf", "[0.5]", "0.", "tensor(0.5)"])
 def test_a_line_of_json_whose_value_is_no_number_is_no_epoch_less(trial: Trial, last: str) -> None:
     (trial.folder.path / "m.jsonl").write_text(f'{{"acc": 0.5}}\n{{"acc": {last}}}\n{{"lr": 1}}\n')
     with pytest.raises(ReproError, match="is nan"):
