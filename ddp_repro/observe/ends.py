@@ -1,25 +1,19 @@
 """What training ends with: the parameters and buffers of the models that were trained, observed or not."""
 
-import logging
 import os
 import weakref
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 import torch
 from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from ddp_repro.observe.digest import tensor_digest
 from ddp_repro.observe.names import Slot, buffer_slots, modules_holding, parameter_slots
 from ddp_repro.observe.replacement import Detach
-
-_logger: Final = logging.getLogger(__name__)
-
-Digests = dict[str, dict[str, str]]
-"""Hexadecimal digests by name, of what is a ``param`` and what is a ``buffer``."""
+from ddp_repro.observe.replica_ends import Digests, ReplicaEnds, end_digest
 
 
 @dataclass(slots=True, kw_only=True)
@@ -65,6 +59,7 @@ class Ends:
         self._left: list[tuple[dict[str, weakref.ref[torch.Tensor]], list[_Root]]] = []
         self._roots: list[_Root] = []
         self._places: dict[int, tuple[weakref.ref[torch.Tensor], str, _Root]] = {}
+        self._replicas = ReplicaEnds(self._is_stepped)
         self._count = 0
         self._digests: Digests = {"param": {}, "buffer": {}}
 
@@ -78,6 +73,7 @@ class Ends:
             self._left.clear()
             self._roots.clear()
             self._places.clear()
+            self._replicas.clear()
 
         return detach
 
@@ -88,7 +84,8 @@ class Ends:
             self._digest(alive, roots)
         for stepped in self._stepped.values():
             self._digest(stepped.parameters, stepped.roots)
-        return {kind: dict(digests) for kind, digests in self._digests.items()}
+        replicas = self._replicas.read()
+        return {kind: {**digests, **replicas[kind]} for kind, digests in self._digests.items()}
 
     def _after(self, optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         if os.getpid() != self._pid:
@@ -121,6 +118,13 @@ class Ends:
             name = f"optimizer{stepped.number}.param{place}" if known is None else known[0]
             stepped.parameters[name] = parameter
         stepped.roots = list(roots.values())
+        self._replicas.look()
+
+    def _is_stepped(self, parameter: torch.Tensor) -> bool:
+        """Tell whether a parameter is of a model that an optimizer of torch's stepped."""
+        return self._known(parameter) is not None or any(
+            id(parameter) in stepped.identities for stepped in self._stepped.values()
+        )
 
     def _known(self, parameter: torch.Tensor) -> tuple[str, _Root] | None:
         known = self._places.get(id(parameter))
@@ -153,7 +157,7 @@ class Ends:
                 for name, tensor in _hanging(slots):
                     told[phase].setdefault(name, tensor)
         for phase, tensors in told.items():
-            self._digests[phase] |= {name: digest for name, tensor in tensors.items() if (digest := _digest(tensor))}
+            self._digests[phase] |= {name: digest for name, tensor in tensors.items() if (digest := end_digest(tensor))}
 
 
 def _hanging(slots: list[Slot]) -> Iterator[tuple[str, torch.Tensor]]:
@@ -161,13 +165,3 @@ def _hanging(slots: list[Slot]) -> Iterator[tuple[str, torch.Tensor]]:
         tensor = slot.owner.get(slot.key)
         if tensor is not None:
             yield slot.name, tensor
-
-
-def _digest(tensor: torch.Tensor) -> str:
-    """Return the digest; empty for a tensor whose memory was given back, as some shards' is."""
-    try:
-        with torch.no_grad():
-            return tensor_digest(tensor).hex()
-    except RuntimeError as error:
-        _logger.warning("a tensor that was trained cannot be read at the end: %s", error)
-        return ""

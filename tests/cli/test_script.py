@@ -164,8 +164,11 @@ def test_a_script_that_vanishes_well_or_hangs_on_its_way_out_was_observed(tmp_pa
     assert "still in destroy_process_group" in record.ranks[1].note
 
 
-@pytest.mark.parametrize(("how", "name"), [("changed-after", "weight"), ("changed-at-exit", "bias")])
-def test_a_model_that_changes_after_its_process_group_is_read_as_the_process_ends(
+@pytest.mark.parametrize(
+    ("how", "name"),
+    [("changed-after", "weight"), ("changed-at-exit", "bias"), ("own-optimizer", "replica1.weight")],
+)
+def test_a_model_that_changes_after_the_last_step_is_read_as_the_process_ends(
     how: str, name: str, tmp_path: Path
 ) -> None:
     done = ended(how, tmp_path)

@@ -85,5 +85,13 @@ if HOW == "changed-after":
 if HOW == "changed-at-exit":
     atexit.register(lambda: model.module.bias.data.fill_(time.time_ns() % 2**20))
     dist.destroy_process_group()
+if HOW == "own-optimizer":
+    own = DistributedDataParallel(nn.Linear(2, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(3):
+        own(model(torch.ones(8, 4))).square().mean().backward()
+        optimizer.step()
+        with torch.no_grad():  # in the last step nothing is observed after it
+            own.module.weight.sub_(own.module.weight.grad * (time.time_ns() % 997 if step == 2 else 0.1))
 if HOW == "vanish-well":
     os._exit(0)

@@ -5,7 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+import torch.distributed as dist
 from torch import nn
+from torch.distributed import HashStore
+from torch.nn.parallel import DistributedDataParallel
 
 from ddp_repro.observe.digest import tensor_digest
 from ddp_repro.observe.ends import Ends
@@ -94,3 +97,32 @@ def test_models_of_one_size_are_named_in_the_order_of_the_parameters(ends: Ends)
     (first(torch.ones(1, 3)) + second(torch.ones(1, 3))).sum().backward()
     optimizer.step()
     assert ends.read()["param"] == digests(first) | digests(second, "model1.")
+
+
+@pytest.fixture
+def one_rank() -> Iterator[None]:
+    dist.init_process_group("gloo", store=HashStore(), rank=0, world_size=1)
+    yield
+    dist.destroy_process_group()
+
+
+@pytest.mark.usefixtures("one_rank")
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_replica_that_an_optimizer_of_ones_own_steps_is_told_besides(ends: Ends, is_gone: bool) -> None:
+    own = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    scale = nn.Linear(2, 2)
+    own_replica, replica = DistributedDataParallel(own), DistributedDataParallel(scale)
+    optimizer = sgd(scale)
+    replica(own_replica(torch.ones(4, 3))).sum().backward()
+    optimizer.step()
+    with torch.no_grad():
+        own[0].weight.fill_(3)
+    expected = digests(own, "replica0."), digests(scale)
+    if is_gone:
+        del own, own_replica, replica
+        gc.collect()
+    read = ends.read()
+    assert read["param"] == expected[0] | expected[1]
+    assert set(read["buffer"]) == {
+        f"replica0.1.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")
+    }
