@@ -44,6 +44,7 @@ def observation(tensor: torch.Tensor) -> tuple[Spec, bytes]:
         type(tensor) in _PLAIN
         and tensor.is_cpu
         and tensor.layout is _STRIDED
+        and not tensor.is_nested
         and tensor.is_contiguous()
         and not tensor.is_neg()
     ):
@@ -64,7 +65,7 @@ def tensor_digest(tensor: torch.Tensor) -> bytes:
 
 def spec_of(tensor: torch.Tensor) -> str:
     """Return dtype, shape and placement as text: ``float32[128,64]``, ``int64[]``, ``float32[8,4] Shard(dim=0)``."""
-    if type(tensor) in _PLAIN:
+    if type(tensor) in _PLAIN and not tensor.is_nested:
         spec = _SPECS.get((tensor.dtype, tensor.shape)) or _learn_spec(tensor.dtype, tensor.shape)
         return spec.text + _layout_suffix(tensor)
     return observation(tensor)[0].text
@@ -81,8 +82,9 @@ def _seed(spec: str) -> int:
 
 
 def spec_text(dtype: torch.dtype, shape: Sequence[int]) -> str:
-    """Return ``float32[128,64]`` for a dtype and a shape."""
-    return f"{str(dtype).removeprefix('torch.')}[{','.join(map(str, shape))}]"
+    """Return ``float32[128,64]`` for a dtype and a shape; a ragged length, whose number is by chance, is a ``*``."""
+    lengths = (str(length) if isinstance(length, int) else "*" for length in shape)
+    return f"{str(dtype).removeprefix('torch.')}[{','.join(lengths)}]"
 
 
 def _new_spec(text: str, size: int = 0, *, is_complex: bool = False) -> Spec:
@@ -115,6 +117,10 @@ def _layout_suffix(tensor: torch.Tensor) -> str:
 
 def _slow_observation(tensor: torch.Tensor) -> tuple[Spec, bytes]:
     """Observe what is not plain contiguous host memory, by way of plain contiguous host memory."""
+    if tensor.is_nested and tensor.layout is _STRIDED:  # which has no shape
+        own = tensor.unbind()
+        spec = _new_spec(f"{spec_text(tensor.dtype, [len(own)])} nested")
+        return spec, xxh3_128_digest(b"".join(tensor_digest(part) for part in own), spec.seed)
     parts = _parts(tensor)
     if parts is not None:
         suffix, tensors = parts

@@ -174,6 +174,22 @@ def test_other_layouts_and_quantised_tensors() -> None:
     assert tensor_digest(quantised[0]) == tensor_digest(quantised[1]) != tensor_digest(quantised[2])
 
 
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+@pytest.mark.parametrize(
+    ("layout", "spec"), [(torch.strided, "float32[2] nested"), (torch.jagged, "float32[2,*] NestedTensor")]
+)
+def test_nested_tensors_count_by_their_parts(layout: torch.layout, spec: str) -> None:
+    def nested(*parts: list[float]) -> tuple[str, bytes]:
+        made = torch.nested.nested_tensor([torch.tensor(part) for part in parts], layout=layout)
+        assert spec_of(made) == spec
+        return observation(made)[0].text, tensor_digest(made)
+
+    told = nested([1.0], [2.0, 3.0])
+    assert told == nested([1.0], [2.0, 3.0])
+    assert told[0] == spec
+    assert len({told, nested([1.5], [2.0, 3.0]), nested([1.0, 2.0], [3.0])}) == 3
+
+
 def test_a_subclass_is_read_and_not_called() -> None:
     class Shy(torch.Tensor):
         @classmethod

@@ -7,7 +7,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import nn
-from torch.distributed import HashStore
+from torch.distributed import HashStore  # type: ignore[attr-defined]  # torch exports it without saying so
 from torch.nn.parallel import DistributedDataParallel
 
 from ddp_repro.observe.digest import tensor_digest
@@ -109,17 +109,18 @@ def one_rank() -> Iterator[None]:
 @pytest.mark.usefixtures("one_rank")
 @pytest.mark.parametrize("is_gone", [False, True])
 def test_a_replica_that_an_optimizer_of_ones_own_steps_is_told_besides(ends: Ends, is_gone: bool) -> None:
-    own = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2))
+    first = nn.Linear(3, 2)
+    own = nn.Sequential(first, nn.BatchNorm1d(2))
     scale = nn.Linear(2, 2)
     own_replica, replica = DistributedDataParallel(own), DistributedDataParallel(scale)
     optimizer = sgd(scale)
     replica(own_replica(torch.ones(4, 3))).sum().backward()
     optimizer.step()
     with torch.no_grad():
-        own[0].weight.fill_(3)
+        first.weight.fill_(3)
     expected = digests(own, "replica0."), digests(scale)
     if is_gone:
-        del own, own_replica, replica
+        del first, own, own_replica, replica
         gc.collect()
     read = ends.read()
     assert read["param"] == expected[0] | expected[1]
