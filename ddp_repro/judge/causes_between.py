@@ -115,9 +115,10 @@ BETWEEN_LAUNCHES: Final[dict[str, Cause]] = {
     "reduction-order": Cause(
         title="order of the reduction",
         message="the reduced gradient of {name} differs while the local gradients are equal on all ranks: they were "
-        "summed in another order",
+        "summed in another order, or what reduces them (a communication hook, a collective of your own) adds to them",
         advice="fix what orders the sum: bucket size (ddp.bucket_cap_mb), backend and its algorithm (NCCL_ALGO, "
-        "NCCL_PROTO), number of channels; after a resume, run one forward and backward before the state is loaded",
+        "NCCL_PROTO), number of channels; look at a hook of your own; after a resume, run one forward and backward "
+        "before the state is loaded",
     ),
     "gradient": Cause(
         title="backward or reduction",
