@@ -15,6 +15,7 @@ import torch.distributed as dist
 
 from ddp_repro.config import Backend, LauncherConfig
 from ddp_repro.errors import ReproError
+from ddp_repro.run.open_files import flush_files
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,9 +78,13 @@ def leave() -> None:
 
 
 def exit_now(code: int) -> NoReturn:
-    """Run the exit handlers, flush, and end: finished gloo ranks can abort at interpreter exit (code -6)."""
+    """Run the exit handlers, flush, and end the process.
+
+    Finished gloo ranks can abort at interpreter exit (code -6).
+    """
     atexit._run_exitfuncs()  # noqa: SLF001  os._exit skips them and there is no public way to run them
     logging.shutdown()
+    flush_files()
     for stream in (sys.stdout, sys.stderr):
         with suppress(OSError, ValueError, AttributeError):  # a script may have closed or replaced it
             stream.flush()

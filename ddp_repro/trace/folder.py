@@ -66,7 +66,8 @@ def open_run_folder(path: Path, overwrite: bool) -> RunFolder:
     """Make the folder that the user named ready for a new run.
 
     A folder that already holds a run is refused (``ReproError``) unless ``overwrite``; then the files of that run are
-    removed, and only those: whatever else lies there stays.
+    removed, and only those: whatever else lies there stays. Where that is in the folder of a launch, which a new launch
+    cannot use then, nothing is removed and it is refused.
     """
     folder = RunFolder(path)
     try:
@@ -75,6 +76,7 @@ def open_run_folder(path: Path, overwrite: bool) -> RunFolder:
             return folder
         if not overwrite:
             raise ReproError(f"{path} already holds a run", hint="name another folder, or pass output.overwrite=true")
+        _refuse_foreign(folder)
         _remove_run(folder)
     except OSError as error:
         raise _cannot_make(path, error) from error
@@ -90,12 +92,25 @@ def _next_number(root: Path) -> int:
     )
 
 
+def _refuse_foreign(folder: RunFolder) -> None:
+    for launch in folder.launches():
+        own = {file for pattern in _LAUNCH_FILES for file in launch.path.glob(pattern)}
+        foreign = sorted(set(launch.path.iterdir()) - own)
+        if foreign:
+            raise ReproError(
+                f"{launch.path} holds {foreign[0].name}, which is no file of the run",
+                hint="remove what a script wrote there ({out} stands for that folder), or name another output.dir",
+            )
+    for part in folder.parts():
+        _refuse_foreign(part)
+
+
 def _remove_run(folder: RunFolder) -> None:
     for launch in folder.launches():
         for pattern in _LAUNCH_FILES:
             for file in launch.path.glob(pattern):
                 file.unlink()
-        with suppress(OSError):  # something of the user's lies in it
+        with suppress(OSError):  # something was put into it meanwhile
             launch.path.rmdir()
     for part in folder.parts():
         _remove_run(part)

@@ -131,7 +131,7 @@ def test_overwriting_removes_a_run_and_nothing_else(launch: LaunchFolder) -> Non
     run = RunFolder(launch.path.parent)
     run.launch(1).path.mkdir()
     write_json(run.run, {})
-    mine = [run.path / "notes.txt", launch.path / "plot.png", run.path / "launch-x.md"]
+    mine = [run.path / "notes.txt", run.path / "launch-x.md"]
     for file in mine:
         file.write_text("mine")
 
@@ -140,6 +140,17 @@ def test_overwriting_removes_a_run_and_nothing_else(launch: LaunchFolder) -> Non
     left = sorted(file for file in run.path.rglob("*") if file.is_file())
     assert left == sorted(mine)
     assert not run.launch(1).path.exists()
+
+
+def test_what_a_script_wrote_to_the_folder_of_a_launch_is_not_removed(launch: LaunchFolder) -> None:
+    run = RunFolder(launch.path.parent)
+    write_json(run.run, {})
+    (launch.path / "metrics.jsonl").write_text("mine")
+    before = sorted(run.path.rglob("*"))
+    with pytest.raises(ReproError, match=r"launch-\d+ holds metrics.jsonl, which is no file of the run") as refused:
+        open_run_folder(run.path, overwrite=True)
+    assert "{out}" in refused.value.hint
+    assert sorted(run.path.rglob("*")) == before
 
 
 def test_json_is_replaced_as_a_whole(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
