@@ -36,7 +36,7 @@ class Kept:
         """Keep what a call reads, where that is little."""
         if self._window.keep is None or part != self._window.keep:
             return
-        size = sum(value.nbytes for value in values if isinstance(value, torch.Tensor))
+        size = sum(value.nbytes for value in values if isinstance(value, torch.Tensor) and _can_be_kept(value))
         if size <= _SMALL:
             self.keep(part, name, values, "in")
 
@@ -56,7 +56,7 @@ class Kept:
             raise ReproError(f"cannot write {path}: {error}", hint="free space, or lower capture.keep_mb") from error
 
     def _add(self, name: str, tensor: torch.Tensor) -> None:
-        if str(tensor.dtype).removeprefix("torch.") not in _DTYPES or tensor.layout is not torch.strided:
+        if not _can_be_kept(tensor):
             return
         if tensor.nbytes > self._left:
             self._dropped += 1
@@ -65,6 +65,12 @@ class Kept:
         with torch.no_grad():
             plain = tensor.detach().cpu().resolve_neg().resolve_conj()
             self._tensors[name] = plain.clone(memory_format=torch.contiguous_format)
+
+
+def _can_be_kept(tensor: torch.Tensor) -> bool:
+    """Tell whether a tensor is one piece of memory that a file can hold: sparse and nested ones have no size of it."""
+    is_known = str(tensor.dtype).removeprefix("torch.") in _DTYPES
+    return is_known and tensor.layout is torch.strided and not tensor.is_nested
 
 
 def _in_memory(tensor: torch.Tensor) -> safetensors.TensorSpec:
