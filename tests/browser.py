@@ -11,6 +11,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import pytest
+
 NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 SWITCHES = (
     "--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars", "--disable-dev-shm-usage", "--no-first-run",
@@ -24,10 +26,20 @@ def installed() -> str | None:
     return next((path for path in map(shutil.which, NAMES) if path), None)
 
 
+MARKS = [
+    pytest.mark.browser,
+    pytest.mark.skipif(installed() is None, reason="no Chromium is installed here (Debian: apt install chromium)"),
+    pytest.mark.timeout(120),
+]
+"""Of each module whose tests open one."""
+
+
 class Browser:
     """One page in a browser; ``console`` gathers what it logs as errors or warnings, ``loaded`` what it asks for."""
 
-    def __init__(self, program: str, profile: Path, *, timeout_s: float = 60) -> None:
+    def __init__(self, profile: Path, *, timeout_s: float = 60) -> None:
+        program = installed()
+        assert program is not None
         self._until = time.monotonic() + timeout_s
         self._count = 0
         self._rest = b""

@@ -45,11 +45,7 @@ class Rules:
 
 
 def judge(launches: Sequence[Launch], rules: Rules) -> Judgement:
-    """Return the verdict on ``launches``.
-
-    Launches are called by their numbers; where those are not distinct (runs that are compared all begin at 0), they
-    are counted anew in the order given. Never raises on what was recorded.
-    """
+    """Return the verdict on launches, counted anew where numbers are not distinct; raises on nothing recorded."""
     recorded = _numbered(launches)
     launches, ignored = without_ignored(recorded, rules.ignore)
     differences = compare_identities(launches, rules.allow, rules.level, rules.variants)
@@ -140,6 +136,10 @@ def identity_of(launches: Sequence[Launch]) -> str:
 
 
 def _numbered(launches: Sequence[Launch]) -> list[Launch]:
+    """Return the launches, which are called by their numbers, counted anew in this order where those are not distinct.
+
+    Runs that are compared all begin at 0.
+    """
     if len({launch.index for launch in launches}) == len(launches):
         return list(launches)
     return [replace(launch, index=number) for number, launch in enumerate(launches)]

@@ -11,6 +11,7 @@ from ddp_repro.judge.identity import in_words, refused
 from ddp_repro.judge.wording import listed, numbered
 from ddp_repro.trace.launch import Launch
 from ddp_repro.trace.reader import Trace
+from ddp_repro.trace.schema import FULL
 
 _TRAINING: Final = ("loss", "grad_local", "grad_reduced", "grad_step", "param")
 _EVERY_STEP: Final = ("init", "data", "rng", "loss", "grad_local", "grad_reduced", "grad_step", "param", "optimizer")
@@ -21,7 +22,6 @@ _FEW_RANKS: Final = {
 _FINISHED: Final = ("finished", "max_steps")
 _DETAILED: Final = ("module", "op")
 _DETAIL: Final = ("forward", "op", "collective")
-_FULL: Final = "capture.limit_mb"
 
 
 def problems_of(launches: Sequence[Launch], *, is_ignoring: bool = False) -> dict[int, list[str]]:
@@ -182,9 +182,9 @@ def _blind_in_detail(traces: Sequence[Trace]) -> Iterator[str]:
             f"capture={wanted[0].meta.capture}, and no module or operator was observed: does training come to "
             "capture.steps?"
         )
-    full = [step for trace in wanted if _FULL in trace.names for step in _steps_of(trace, _FULL)]
+    full = [step for trace in wanted if FULL in trace.names for step in _steps_of(trace, FULL)]
     if full:
-        yield f"{_FULL} was used up in step {min(full)}: no modules and operators were observed any more"
+        yield f"{FULL} was used up in step {min(full)}: no modules and operators were observed any more"
 
 
 def _steps_of(trace: Trace, name: str) -> list[int]:

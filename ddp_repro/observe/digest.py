@@ -117,14 +117,10 @@ def _layout_suffix(tensor: torch.Tensor) -> str:
 
 def _slow_observation(tensor: torch.Tensor) -> tuple[Spec, bytes]:
     """Observe what is not plain contiguous host memory, by way of plain contiguous host memory."""
-    if tensor.is_nested and tensor.layout is _STRIDED:  # which has no shape
-        own = tensor.unbind()
-        spec = _new_spec(f"{spec_text(tensor.dtype, [len(own)])} nested")
-        return spec, xxh3_128_digest(b"".join(tensor_digest(part) for part in own), spec.seed)
     parts = _parts(tensor)
     if parts is not None:
-        suffix, tensors = parts
-        spec = _new_spec(spec_text(tensor.dtype, tensor.shape) + suffix)
+        text, tensors = parts
+        spec = _new_spec(text)
         return spec, xxh3_128_digest(b"".join(tensor_digest(part) for part in tensors), spec.seed)
     if tensor.is_meta:
         spec = _new_spec(spec_text(tensor.dtype, tensor.shape) + _layout_suffix(tensor))
@@ -136,16 +132,20 @@ def _slow_observation(tensor: torch.Tensor) -> tuple[Spec, bytes]:
 
 
 def _parts(tensor: torch.Tensor) -> tuple[str, list[torch.Tensor]] | None:
-    """Return the dense tensors that a distributed, wrapped, sparse or quantised tensor is made of, and its suffix."""
+    """Return the spec of a nested, distributed, wrapped, sparse or quantised tensor, and what it is made of."""
+    if tensor.is_nested and tensor.layout is _STRIDED:  # which has no shape
+        own = list(tensor.unbind())
+        return f"{spec_text(tensor.dtype, [len(own)])} nested", own
+    text = spec_text(tensor.dtype, tensor.shape)
     distributed = sys.modules.get("torch.distributed.tensor")
     if distributed is not None and isinstance(tensor, distributed.DTensor):
-        return f" {', '.join(map(str, tensor.placements))}", [tensor.to_local()]
+        return f"{text} {', '.join(map(str, tensor.placements))}", [tensor.to_local()]
     wrapped = wrapped_parts(tensor)
     if wrapped is not None:
-        return f" {type(tensor).__name__}", wrapped
+        return f"{text} {type(tensor).__name__}", wrapped
     if tensor.layout is not _STRIDED:
-        return _layout_suffix(tensor), _parts_of_layout(tensor)
-    return (_layout_suffix(tensor), _quantised_parts(tensor)) if tensor.is_quantized else None
+        return text + _layout_suffix(tensor), _parts_of_layout(tensor)
+    return (text + _layout_suffix(tensor), _quantised_parts(tensor)) if tensor.is_quantized else None
 
 
 def _parts_of_layout(tensor: torch.Tensor) -> list[torch.Tensor]:

@@ -2,7 +2,6 @@
 
 import os
 import weakref
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,28 +10,10 @@ from torch import nn
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from ddp_repro.observe.names import Slot, buffer_slots, modules_holding, parameter_slots
+from ddp_repro.observe.held_module import Digests, HeldModule, digests_of
+from ddp_repro.observe.names import modules_holding
 from ddp_repro.observe.replacement import Detach
-from ddp_repro.observe.replica_ends import Digests, ReplicaEnds, end_digest
-
-
-@dataclass(slots=True, kw_only=True)
-class _Root:
-    """A module that is in no other one, and where its tensors hang (which is not the module itself)."""
-
-    module: weakref.ref[nn.Module]
-    prefix: str
-    slots: dict[str, list[Slot]]
-
-    def look(self) -> dict[str, list[Slot]]:
-        """Return where its tensors hang now, or hung when it was last there."""
-        module = self.module()
-        if module is not None:
-            self.slots = {
-                "param": parameter_slots(module, self.prefix),
-                "buffer": buffer_slots(module, self.prefix),
-            }
-        return self.slots
+from ddp_repro.observe.replica_ends import ReplicaEnds
 
 
 @dataclass(slots=True, kw_only=True)
@@ -43,7 +24,7 @@ class _Stepped:
     number: int
     parameters: dict[str, torch.Tensor]
     identities: list[int]
-    roots: list[_Root]
+    roots: list[HeldModule]
 
 
 class Ends:
@@ -56,9 +37,9 @@ class Ends:
     def __init__(self) -> None:
         self._pid = os.getpid()
         self._stepped: dict[int, _Stepped] = {}
-        self._left: list[tuple[dict[str, weakref.ref[torch.Tensor]], list[_Root]]] = []
-        self._roots: list[_Root] = []
-        self._places: dict[int, tuple[weakref.ref[torch.Tensor], str, _Root]] = {}
+        self._left: list[tuple[dict[str, weakref.ref[torch.Tensor]], list[HeldModule]]] = []
+        self._roots: list[HeldModule] = []
+        self._places: dict[int, tuple[weakref.ref[torch.Tensor], str, HeldModule]] = {}
         self._replicas = ReplicaEnds(self._is_stepped)
         self._count = 0
         self._digests: Digests = {"param": {}, "buffer": {}}
@@ -126,15 +107,15 @@ class Ends:
             id(parameter) in stepped.identities for stepped in self._stepped.values()
         )
 
-    def _known(self, parameter: torch.Tensor) -> tuple[str, _Root] | None:
+    def _known(self, parameter: torch.Tensor) -> tuple[str, HeldModule] | None:
         known = self._places.get(id(parameter))
         return known[1:] if known is not None and known[0]() is parameter else None
 
-    def _root(self, module: nn.Module) -> _Root:
+    def _root(self, module: nn.Module) -> HeldModule:
         known = next((root for root in self._roots if root.module() is module), None)
         if known is None:
             prefix = f"model{len(self._roots)}." if self._roots else ""
-            known = _Root(module=weakref.ref(module), prefix=prefix, slots={})
+            known = HeldModule(module=weakref.ref(module), prefix=prefix)
             self._roots.append(known)
         return known
 
@@ -150,18 +131,11 @@ class Ends:
             if id(root) not in still:
                 root.slots = {}
 
-    def _digest(self, parameters: dict[str, torch.Tensor], roots: list[_Root]) -> None:
+    def _digest(self, parameters: dict[str, torch.Tensor], roots: list[HeldModule]) -> None:
         told = {"param": dict(parameters), "buffer": {}}
         for root in roots:
-            for phase, slots in root.look().items():
-                for name, tensor in _hanging(slots):
+            for phase, tensors in root.tensors().items():
+                for name, tensor in tensors.items():
                     told[phase].setdefault(name, tensor)
         for phase, tensors in told.items():
-            self._digests[phase] |= {name: digest for name, tensor in tensors.items() if (digest := end_digest(tensor))}
-
-
-def _hanging(slots: list[Slot]) -> Iterator[tuple[str, torch.Tensor]]:
-    for slot in slots:
-        tensor = slot.owner.get(slot.key)
-        if tensor is not None:
-            yield slot.name, tensor
+            self._digests[phase] |= digests_of(tensors)

@@ -18,7 +18,7 @@ from ddp_repro.observe.operator_plan import OperatorPlan, inputs, outputs, plan_
 from ddp_repro.observe.recorder import Recorder, Row
 from ddp_repro.observe.sources import source_of
 from ddp_repro.observe.survey import Place, Survey
-from ddp_repro.observe.window import FULL, Room
+from ddp_repro.observe.window import Room
 
 _UNREADABLE: Final = ("unreadable", bytes(16))
 
@@ -163,7 +163,7 @@ class Operators:
         row: Row = (step, call.phase, f"{call.name}.{side}", fact[0], fact[1], None)
         self._recorder.add_rows([row])
         if self._room.take(1):
-            self._recorder.add_rows([(step, "op", FULL, "text", bytes(16), None)])
+            self._recorder.add_rows([self._room.full_row(step)])
 
 
 class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]

@@ -1,13 +1,25 @@
-"""Replaces an attribute of a class or module from outside, and puts back exactly what was there."""
+"""Replaces an attribute of a class or module from outside, and puts back exactly what was there; removes hooks."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
+
+from torch.utils.hooks import RemovableHandle
 
 _logger: Final = logging.getLogger(__name__)
 _ABSENT: Final = object()
 
 Detach = Callable[[], None]
+
+
+def removing(handles: Sequence[RemovableHandle]) -> Detach:
+    """Return what removes the hooks of these handles."""
+
+    def detach() -> None:
+        for handle in handles:
+            handle.remove()
+
+    return detach
 
 
 def replace_attribute(owner: Any, name: str, make: Callable[[Any], Any]) -> Detach:

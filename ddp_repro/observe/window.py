@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from ddp_repro.observe.recorder import Row
 from ddp_repro.observe.survey import SurveyPlan
+from ddp_repro.trace.schema import DIGEST_BYTES, FULL
 
 _logger: Final = logging.getLogger(__name__)
 MIB: Final = 1 << 20
-FULL: Final = "capture.limit_mb"
-"""Name of the row that tells from which step on there was no room any more."""
 ROW_BYTES: Final = 32  # on disk, measured over long traces: 25 to 29
 
 
@@ -69,6 +69,11 @@ class Room:
             "operators: no more of them are observed; narrow capture.steps, or raise capture.limit_mb"
         )
         return True
+
+    @staticmethod
+    def full_row(step: int) -> Row:
+        """Return the row that says that the limit was passed in a step."""
+        return step, "op", FULL, "text", bytes(DIGEST_BYTES), None
 
     def end_step(self) -> None:
         """Say after the first step what all of them will come to."""

@@ -103,11 +103,12 @@ def _has_branches(source: str) -> bool:
     return False
 
 
-_SIGNS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|([()|])", re.DOTALL)
-"""What may stand in a pattern: an escaped sign, a set of signs; or, as its first group, what parts or joins."""
-
-_GROUPS: Final = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|(\((?:\?P<|(?!\?)))", re.DOTALL)
-"""What may stand before a group: an escaped sign, a set of signs; or, as its first group, the group's opening."""
+_LITERAL: Final = r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]"
+"""What in a pattern opens no group and parts nothing: an escaped sign, a set of signs."""
+_SIGNS: Final = re.compile(rf"{_LITERAL}|([()|])", re.DOTALL)
+"""As its first group a bracket, or what parts alternatives."""
+_GROUPS: Final = re.compile(rf"{_LITERAL}|(\((?:\?P<|(?!\?)))", re.DOTALL)
+"""As its first group the opening of a group that captures."""
 
 
 def _line(text: str, at: int) -> tuple[int, int]:

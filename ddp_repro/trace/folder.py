@@ -92,10 +92,13 @@ def _next_number(root: Path) -> int:
     )
 
 
+def _own_files(launch: LaunchFolder) -> set[Path]:
+    return {file for pattern in _LAUNCH_FILES for file in launch.path.glob(pattern)}
+
+
 def _refuse_foreign(folder: RunFolder) -> None:
     for launch in folder.launches():
-        own = {file for pattern in _LAUNCH_FILES for file in launch.path.glob(pattern)}
-        foreign = sorted(set(launch.path.iterdir()) - own)
+        foreign = sorted(set(launch.path.iterdir()) - _own_files(launch))
         if foreign:
             raise ReproError(
                 f"{launch.path} holds {foreign[0].name}, which is no file of the run",
@@ -107,9 +110,8 @@ def _refuse_foreign(folder: RunFolder) -> None:
 
 def _remove_run(folder: RunFolder) -> None:
     for launch in folder.launches():
-        for pattern in _LAUNCH_FILES:
-            for file in launch.path.glob(pattern):
-                file.unlink()
+        for file in _own_files(launch):
+            file.unlink()
         with suppress(OSError):  # something was put into it meanwhile
             launch.path.rmdir()
     for part in folder.parts():

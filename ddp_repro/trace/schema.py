@@ -35,10 +35,13 @@ UNDRAWN: Final = bytes(DIGEST_BYTES)
 BOUNDARY_STATE: Final = "state at the boundary"
 """Spec of a generator's state as a step begins to compute; other states are told with the batches."""
 
+FULL: Final = "capture.limit_mb"
+"""Name of the row, of phase ``op``, that tells from which step on there was no room any more for its kind."""
+
 CLOSING_PHASE: Final = "end"
+"""Phase of the last row of a whole trace: its name is the reason, its value the number of rows before it."""
 END_TOLD: Final = "final"
 """Spec of the closing row of a rank that wrote ``rank-<r>.final.json`` before it."""
-"""Phase of the last row of a whole trace: its name is the reason, its value the number of rows before it."""
 
 _FIELDS: Final = (
     pa.field("step", pa.int32(), nullable=False),

@@ -7,42 +7,18 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import psutil
 import pytest
 
 from ddp_repro.trace.launch import read_launch_record
 from ddp_repro.trace.layout import RunFolder
 from ddp_repro.trace.reader import read_trace
-from tests.command import TINY, Done, arguments, environment, read_verdict, run
+from tests.command import TINY, Done, run
+from tests.started import assert_nothing_runs, ended, running, started
 
 pytestmark = pytest.mark.worlds
 
 TEST = "DDP_REPRO_TEST_OF"
 FAULTS = "workload._target_=planted.endings."
-
-
-def running(tmp_path: Path) -> list[psutil.Process]:
-    """Return the live processes that this test's command started, ranks and loader workers included."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            marked = process.environ().get("TMPDIR") == str(tmp_path)
-            if marked and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
-
-
-def started(tmp_path: Path, *overrides: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        arguments("check", overrides),
-        cwd=tmp_path,
-        env=environment({"TMPDIR": str(tmp_path)}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
 
 
 def await_steps(tmp_path: Path, ranks: int) -> None:
@@ -57,20 +33,10 @@ def await_steps(tmp_path: Path, ranks: int) -> None:
     pytest.fail("no steps were seen")
 
 
-def ended(process: "subprocess.Popen[str]", tmp_path: Path) -> Done:
-    stdout, stderr = process.communicate(timeout=60)
-    return Done(
-        code=process.returncode, stdout=stdout, stderr=stderr, verdict=read_verdict(tmp_path, ["output.dir=run"])
-    )
-
-
 @pytest.fixture
 def _nothing_left(tmp_path: Path) -> Iterator[None]:
     yield
-    deadline = time.monotonic() + 10
-    while running(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert running(tmp_path) == []
+    assert_nothing_runs(tmp_path)
 
 
 def assert_not_judged(done: Done, *told: str) -> None:
@@ -114,7 +80,7 @@ def test_a_rank_that_hangs(tmp_path: Path) -> None:
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_driver_that_is_told_to_stop(tmp_path: Path, number: signal.Signals) -> None:
     process = started(
-        tmp_path, "nproc=2", "workload.size=tiny", "train.epochs=500", "data.num_workers=1", "output.dir=run"
+        tmp_path, "check", "nproc=2", "workload.size=tiny", "train.epochs=500", "data.num_workers=1", "output.dir=run"
     )
     await_steps(tmp_path, 2)
     assert len(running(tmp_path)) >= 5  # the driver, two ranks, two loader workers
@@ -128,7 +94,7 @@ def test_a_driver_that_is_told_to_stop(tmp_path: Path, number: signal.Signals) -
 
 @pytest.mark.usefixtures("_nothing_left")
 def test_a_driver_that_is_killed_takes_its_world_along(tmp_path: Path) -> None:
-    process = started(tmp_path, "nproc=2", "workload.size=tiny", "train.epochs=500", "output.dir=run")
+    process = started(tmp_path, "check", "nproc=2", "workload.size=tiny", "train.epochs=500", "output.dir=run")
     await_steps(tmp_path, 2)
     process.kill()
     process.communicate(timeout=60)

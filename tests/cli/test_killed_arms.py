@@ -1,8 +1,6 @@
 """A rank that is killed in mid-run: whatever was asked, nothing is concluded, and nothing is left running."""
 
-import os
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,52 +8,21 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.command import Done, arguments, environment, read_verdict
+from tests.command import Done
+from tests.started import assert_nothing_runs, ended, running, started
 
 pytestmark = [pytest.mark.worlds, pytest.mark.full, pytest.mark.usefixtures("_nothing_left")]
 
+TIMEOUT_S = 240
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 MEASURED = ("workload=script", f"workload.path={SCRIPTS / 'measured.py'}", "nproc=2", "output.dir=run")
 CANDIDATE = "candidate=[\"workload.args='--seed {seed} %s'\"]"
 
 
-def running(folder: Path) -> list[psutil.Process]:
-    """Return the live processes that this test's command started."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            marked = process.environ().get("TMPDIR") == str(folder)
-            if marked and process.pid != os.getpid() and process.status() != psutil.STATUS_ZOMBIE:
-                found.append(process)
-        except psutil.Error:
-            continue
-    return found
-
-
 @pytest.fixture
 def _nothing_left(tmp_path: Path) -> Iterator[None]:
     yield
-    deadline = time.monotonic() + 10
-    while running(tmp_path) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    assert running(tmp_path) == []
-
-
-def started(folder: Path, command: str, *overrides: str) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        arguments(command, overrides),
-        cwd=folder,
-        env=environment({"TMPDIR": str(folder)}),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def ended(process: "subprocess.Popen[str]", folder: Path) -> Done:
-    stdout, stderr = process.communicate(timeout=240)
-    verdict = read_verdict(folder, ["output.dir=run"])
-    return Done(code=process.returncode, stdout=stdout, stderr=stderr, verdict=verdict)
+    assert_nothing_runs(tmp_path)
 
 
 def assert_not_judged(done: Done, *told: str) -> None:
@@ -92,7 +59,7 @@ def test_a_candidate_that_is_killed_by_its_process_id_while_it_trains(tmp_path: 
     process = started(tmp_path, "spread", *overrides)
     await_training(tmp_path, launch=1)
     rank_of(tmp_path, launch=1).kill()
-    done = ended(process, tmp_path)
+    done = ended(process, tmp_path, TIMEOUT_S)
     assert_not_judged(done, "launch 1 (seed 1)", "rank 1", "SIGKILL")
     assert sorted(path.name for path in (tmp_path / "run").glob("launch-*")) == ["launch-0", "launch-1"]
     assert not (tmp_path / "run" / "baseline.json").exists()
@@ -103,12 +70,14 @@ def test_a_candidate_whose_rank_is_killed_in_its_third_step(tmp_path: Path) -> N
         *MEASURED, 'workload.args="--seed {seed}"', 'metric.regex="val_loss=(.*)"', "metric.better=lower",
         "seeds=[1,2,3]", CANDIDATE % "--how killed",
     )  # fmt: skip
-    assert_not_judged(ended(started(tmp_path, "spread", *overrides), tmp_path), "launch 1 (seed 1)", "SIGKILL")
+    assert_not_judged(
+        ended(started(tmp_path, "spread", *overrides), tmp_path, TIMEOUT_S), "launch 1 (seed 1)", "SIGKILL"
+    )
 
 
 def test_an_arm_of_cost_whose_rank_is_killed_in_its_third_step(tmp_path: Path) -> None:
     overrides = (*MEASURED, 'workload.args="--steps 1000 --how killed-when-strict"', "cost.switches=false")
-    done = ended(started(tmp_path, "cost", *overrides), tmp_path)
+    done = ended(started(tmp_path, "cost", *overrides), tmp_path, TIMEOUT_S)
     assert_not_judged(done, "launch 1 (debug)", "rank 1", "SIGKILL")
     assert done.verdict is not None
     assert [one["arm"] for one in done.verdict["launches"]] == ["leave"]
@@ -117,7 +86,7 @@ def test_an_arm_of_cost_whose_rank_is_killed_in_its_third_step(tmp_path: Path) -
 
 def test_a_survey_whose_rank_is_killed_in_its_third_step(tmp_path: Path) -> None:
     overrides = (*MEASURED, 'workload.args="--steps 1000 --how killed-when-strict"')
-    assert_not_judged(ended(started(tmp_path, "survey", *overrides), tmp_path), "launch 0", "SIGKILL")
+    assert_not_judged(ended(started(tmp_path, "survey", *overrides), tmp_path, TIMEOUT_S), "launch 0", "SIGKILL")
 
 
 def test_a_search_whose_rank_is_killed_with_all_suspects_off(tmp_path: Path) -> None:
@@ -125,7 +94,7 @@ def test_a_search_whose_rank_is_killed_with_all_suspects_off(tmp_path: Path) -> 
         "workload=script", f"workload.path={SCRIPTS / 'suspects.py'}", "nproc=2", "output.dir=run", "launches=2",
         'workload.args="--planted algorithms --fragile"', "bisect.skip=[hash_seed,seeds,distributed]",
     )  # fmt: skip
-    done = ended(started(tmp_path, "bisect", *overrides), tmp_path)
+    done = ended(started(tmp_path, "bisect", *overrides), tmp_path, TIMEOUT_S)
     assert_not_judged(done, "with all suspects off it could not be judged", "rank 1", "SIGKILL")
     assert done.verdict is not None
     first = done.verdict["outcomes"][0]
@@ -137,4 +106,4 @@ def test_a_driver_of_cost_that_is_told_to_stop(tmp_path: Path) -> None:
     process = started(tmp_path, "cost", *overrides)
     await_training(tmp_path, launch=0)
     process.send_signal(signal.SIGTERM)
-    assert_not_judged(ended(process, tmp_path), "launch 0 (leave)", "SIGTERM")
+    assert_not_judged(ended(process, tmp_path, TIMEOUT_S), "launch 0 (leave)", "SIGTERM")

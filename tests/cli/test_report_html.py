@@ -16,14 +16,10 @@ from ddp_repro.report.html.source import Loaded
 from ddp_repro.report.verdict import Context, verdict_document
 from ddp_repro.trace.document import write_json
 from ddp_repro.trace.layout import RunFolder
-from tests.browser import Browser, installed
+from tests.browser import MARKS, Browser
 from tests.unit.synthetic import Script, changed, from_step, launch_of, ranks
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(installed() is None, reason="no Chromium is installed here (Debian: apt install chromium)"),
-    pytest.mark.timeout(120),
-]
+pytestmark = MARKS
 
 LONG = "encoder.layers.11.attention.output.dense." * 4 + "weight"
 
@@ -80,9 +76,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> RunFolder:
 
 @pytest.fixture(scope="module")
 def opened(run: RunFolder, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = installed()
-    assert program is not None
-    with Browser(program, tmp_path_factory.mktemp("profile")) as browser:
+    with Browser(tmp_path_factory.mktemp("profile")) as browser:
         browser.size(1100, 900)
         browser.open(run.report)
         yield browser

@@ -18,17 +18,13 @@ from ddp_repro.report.verdict import Context, verdict_document
 from ddp_repro.trace.document import write_json
 from ddp_repro.trace.launch import Launch, Parting
 from ddp_repro.trace.layout import RunFolder
-from tests.browser import Browser, installed
+from tests.browser import MARKS, Browser
 from tests.command import TINY, run
 from tests.pages import assert_shows
 from tests.unit.synthetic import Ranks, Script, Writing, changed, cut, from_step, launch_of, ranks, write_launch
 from tests.unit.test_judge_resume import STRAIGHT, gone_on, stopped
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(installed() is None, reason="no Chromium is installed here (Debian: apt install chromium)"),
-    pytest.mark.timeout(120),
-]
+pytestmark = MARKS
 
 CLEAN = ranks(Script(world_size=3))
 OTHER: Ranks = {rank: from_step(rows, 2, "grad_reduced") for rank, rows in CLEAN.items()}
@@ -42,9 +38,7 @@ OFF = Variant(overrides=("capture=off",), launches=(1,), allow=())
 
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = installed()
-    assert program is not None
-    with Browser(program, tmp_path_factory.mktemp("profile"), timeout_s=600) as opened:
+    with Browser(tmp_path_factory.mktemp("profile"), timeout_s=600) as opened:
         opened.size(1100, 900)
         yield opened
 

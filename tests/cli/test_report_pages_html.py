@@ -14,15 +14,11 @@ from ddp_repro.report.pages import write_again
 from ddp_repro.report.survey import survey_document
 from ddp_repro.trace.document import read_json, write_json
 from ddp_repro.trace.layout import RunFolder
-from tests.browser import Browser, installed
+from tests.browser import MARKS, Browser
 from tests.cli.test_report_html import TEXTS, contrast
 from tests.unit.test_report_measured import of_cost, of_spread
 
-pytestmark = [
-    pytest.mark.browser,
-    pytest.mark.skipif(installed() is None, reason="no Chromium is installed here (Debian: apt install chromium)"),
-    pytest.mark.timeout(120),
-]
+pytestmark = MARKS
 
 MARKUP = "<img src=x onerror=alert(1)>"
 ROWS = """
@@ -104,9 +100,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, RunFolder]:
 
 @pytest.fixture(scope="module")
 def opened(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Browser]:
-    program = installed()
-    assert program is not None
-    with Browser(program, tmp_path_factory.mktemp("profile"), timeout_s=100) as browser:
+    with Browser(tmp_path_factory.mktemp("profile"), timeout_s=100) as browser:
         yield browser
 
 

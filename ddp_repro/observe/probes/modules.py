@@ -13,9 +13,8 @@ from torch.optim.optimizer import register_optimizer_step_post_hook
 from ddp_repro.observe import torch_internals
 from ddp_repro.observe.digest import observation
 from ddp_repro.observe.recorder import Row
-from ddp_repro.observe.replacement import Detach
+from ddp_repro.observe.replacement import Detach, removing
 from ddp_repro.observe.scene import Scene
-from ddp_repro.observe.window import FULL
 
 _logger: Final = logging.getLogger(__name__)
 _AROUND: Final = (nn.parallel.DistributedDataParallel, nn.DataParallel)
@@ -30,11 +29,7 @@ def attach(scene: Scene) -> Detach:
         register_optimizer_step_post_hook(probe.after_step),
     ]
 
-    def detach() -> None:
-        for handle in handles:
-            handle.remove()
-
-    return detach
+    return removing(handles)
 
 
 class _ModuleProbe:
@@ -61,7 +56,7 @@ class _ModuleProbe:
             rows = list(_rows(step, path, output))
             self._scene.recorder.add_rows(rows)
             if self._scene.room.take(len(rows)):
-                self._scene.recorder.add_rows([(step, "op", FULL, "text", bytes(16), None)])
+                self._scene.recorder.add_rows([self._scene.room.full_row(step)])
 
     def after_step(self, _optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         """End what is observed of the operators of a step that was counted; tell what is left out."""

@@ -9,7 +9,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ddp_repro.observe import torch_internals
-from ddp_repro.observe.replacement import Detach, replace_attribute
+from ddp_repro.observe.replacement import Detach, removing, replace_attribute
 from ddp_repro.observe.scene import Scene
 
 
@@ -35,13 +35,12 @@ def attach(scene: Scene) -> Detach:
     def after(_optimizer: Optimizer, _args: Any, _kwargs: Any) -> None:
         scene.operators.steps_under_way = max(0, scene.operators.steps_under_way - 1)
 
-    handles = [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)]
+    remove = removing([register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)])
 
     def detach() -> None:
         active[0] = False
         scene.switch.end()
-        for handle in handles:
-            handle.remove()
+        remove()
         restore()
 
     return detach

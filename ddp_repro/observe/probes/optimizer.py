@@ -14,7 +14,7 @@ from ddp_repro.observe.content import array_fact
 from ddp_repro.observe.digest import REPLICATED, observation
 from ddp_repro.observe.probes.steps import StepCounter
 from ddp_repro.observe.recorder import Row, Scalar, number, text
-from ddp_repro.observe.replacement import Detach
+from ddp_repro.observe.replacement import Detach, removing
 from ddp_repro.observe.scene import Scene
 from ddp_repro.observe.standing import is_distributed, several_ranks, standing_alone
 
@@ -25,11 +25,7 @@ def attach(scene: Scene) -> Detach:
     scene.boundary.tellers.append(probe.held)
     handles = [register_optimizer_step_pre_hook(probe.before), register_optimizer_step_post_hook(probe.after)]
 
-    def detach() -> None:
-        for handle in handles:
-            handle.remove()
-
-    return detach
+    return removing(handles)
 
 
 class _Plan:

@@ -7,7 +7,7 @@ from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ddp_repro.observe.recorder import Recorder
-from ddp_repro.observe.replacement import Detach
+from ddp_repro.observe.replacement import Detach, removing
 
 
 def attach_counter(recorder: Recorder) -> Detach:
@@ -22,11 +22,7 @@ def attach_counter(recorder: Recorder) -> Detach:
 
     handles = [register_optimizer_step_pre_hook(before), register_optimizer_step_post_hook(after)]
 
-    def detach() -> None:
-        for handle in handles:
-            handle.remove()
-
-    return detach
+    return removing(handles)
 
 
 class StepCounter:
