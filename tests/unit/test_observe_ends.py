@@ -9,6 +9,7 @@ import torch.distributed as dist
 from torch import nn
 from torch.distributed import HashStore  # type: ignore[attr-defined]  # torch exports it without saying so
 from torch.nn.parallel import DistributedDataParallel
+from torch.optim.swa_utils import AveragedModel
 
 from ddp_repro.observe.digest import tensor_digest
 from ddp_repro.observe.ends import Ends
@@ -127,3 +128,13 @@ def test_a_replica_that_an_optimizer_of_ones_own_steps_is_told_besides(ends: End
     assert set(read["buffer"]) == {
         f"replica0.1.{name}" for name in ("running_mean", "running_var", "num_batches_tracked")
     }
+
+
+@pytest.mark.usefixtures("one_rank")
+def test_a_copy_of_a_replica_that_gets_no_gradient_is_not_told(ends: Ends) -> None:
+    model = nn.Linear(3, 2)
+    replica = DistributedDataParallel(model)
+    average = AveragedModel(replica)
+    step(replica, sgd(model))
+    average.update_parameters(replica)
+    assert ends.read()["param"] == digests(model)
